@@ -19,7 +19,7 @@ BUS ?= kafka
 MINUTES ?= 60
 FUZZ_EXAMPLES ?= 20000
 
-.PHONY: help setup run test test-pure test-real test-real-aside warm lab-build checks train-env test-train train-forecaster test-lock-step test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
+.PHONY: help setup run test test-pure test-real test-real-aside warm lab-build lab checks train-env test-train train-forecaster test-lock-step test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
 	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -75,6 +75,10 @@ test-real-aside: setup
 
 lab-build: setup ## build etcd and the Kubernetes API server into a cache (minutes the first time, then nothing)
 	@$(BIN)/hirl lab build
+
+lab: lab-build ## kill actuators and API servers under 1,000 changes on a real API server (minutes)
+	@HIRL_REQUIRE_REAL=1 HIRL_LAB_CHANGES=1000 $(BIN)/pytest -q -o log_cli=true --log-cli-level=INFO \
+		tests/integration/test_kubernetes_kills.py
 
 # Compile kernels once before parallel runs, which would each compile them.
 warm: setup

@@ -128,7 +128,6 @@ class PlayedServer:
                 "manager": manager,
                 "operation": "Update",
                 "subresource": "scale",
-                "time": _stamp(),
                 "fieldsV1": {"f:spec": {"f:replicas": {}}},
             },
         ]

@@ -28,6 +28,7 @@ from services.actuator.target import (
     withdrawn,
 )
 from services.actuator.workloads import (
+    UNMANAGED,
     Again,
     Owners,
     Patch,
@@ -78,6 +79,9 @@ class KubernetesTarget:
         """By domain: the tick of the last read, and what it found."""
         self._shared: _Shared | None = None
         self._shared_lock = asyncio.Lock()
+        self._ours: set[str] = set()
+        """Uids of the workloads that we were seen to scale. A program that scales one of them
+        afterwards is a second owner; one that did so before we adopted it is history."""
         self._open_until: dict[str, float] = {}
         """By domain: until when a request that was cut off may still be carried out."""
         self._began: float | None = None
@@ -200,7 +204,7 @@ class KubernetesTarget:
         for plural, kind in KINDS.items():
             listing = await self._api.list(f"/apis/apps/v1/{plural}", WorkloadObject, query)
             for one in listing.items:
-                workload = _workload(one, plural, kind, shared)
+                workload = self._seen(one, plural, kind, shared)
                 found[workload.app] = workload
         return found
 
@@ -214,7 +218,19 @@ class KubernetesTarget:
         # One that moved to another domain is that domain's business.
         if found is None or found.metadata.labels.get(DOMAIN) != domain:
             return None
-        return _workload(found, plural, KINDS[plural], await self._of_all())
+        return self._seen(found, plural, KINDS[plural], await self._of_all())
+
+    def _seen(self, found: WorkloadObject, plural: str, kind: str, shared: _Shared) -> Workload:
+        meta = found.metadata
+        pending = shared.pending.get((kind, meta.namespace, meta.name), 0)
+        was_ours = meta.uid in self._ours
+        workload = workload_of(found, plural, kind, shared.owners, pending, was_ours)
+        if workload.is_ours:
+            self._ours.add(meta.uid)
+        elif workload.present.hold == UNMANAGED:
+            # Handed back; whoever adopts it again takes it over as it is.
+            self._ours.discard(meta.uid)
+        return workload
 
     async def _of_all(self) -> _Shared:
         """Other owners, and pods without a node, of the whole cluster."""
@@ -236,11 +252,6 @@ class KubernetesTarget:
                 raise
             return []
         return found
-
-
-def _workload(found: WorkloadObject, plural: str, kind: str, shared: _Shared) -> Workload:
-    key = (kind, found.metadata.namespace, found.metadata.name)
-    return workload_of(found, plural, kind, shared.owners, shared.pending.get(key, 0))
 
 
 async def _attempts() -> AsyncIterator[int]:

@@ -13,7 +13,13 @@ from typing import Final
 
 from services._kit.kubernetes.adoption import MANAGED, MANAGER, PAUSED, app_name
 from services._kit.kubernetes.client import Answer as Response
-from services._kit.kubernetes.objects import Autoscaler, ManagedFields, Pod, WorkloadObject
+from services._kit.kubernetes.objects import (
+    Autoscaler,
+    ManagedFields,
+    ObjectMeta,
+    Pod,
+    WorkloadObject,
+)
 from services.actuator.target import Answer, Change, Present, Write
 
 _LONGEST_MANAGER: Final = 128
@@ -51,6 +57,11 @@ class Workload:
     manager: str
     """Who set the replicas last."""
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether we did."""
+        return self.manager.startswith(MANAGER)
+
 
 @dataclass(frozen=True)
 class Patch:
@@ -79,11 +90,11 @@ class Again:
 
 
 def workload_of(
-    found: WorkloadObject, plural: str, kind: str, owners: Owners, pending: int
+    found: WorkloadObject, plural: str, kind: str, owners: Owners, pending: int, was_ours: bool
 ) -> Workload:
-    """A workload with its pods, of which `pending` have no node."""
+    """A workload with its pods, of which `pending` have no node; `was_ours`: we have scaled it."""
     meta, size = found.metadata, found.spec.template.spec.size
-    manager = replicas_manager(meta.managed_fields)
+    manager, _ = replicas_manager(meta.managed_fields)
     ready = min(found.status.ready_replicas, found.status.replicas)
     waiting = min(pending, found.status.replicas - ready)
     other = owners.get((kind, meta.namespace, meta.name), "")
@@ -103,7 +114,7 @@ def workload_of(
             ready=ready,
             starting=found.status.replicas - ready - waiting,
             pending=waiting,
-            hold=_hold(found, other),
+            hold=_hold(found, other or (was_ours and _rival(meta)) or ""),
         ),
     )
 
@@ -117,36 +128,23 @@ def _hold(found: WorkloadObject, other: str) -> str:
         return UNMANAGED
     if other:
         return f"{SECOND_OWNER}: {other}"
-    rival = _rival(meta.managed_fields)
-    if rival:
-        return f"{SECOND_OWNER}: {rival}"
     return PAUSED_HERE if meta.annotations.get(PAUSED) == "true" else ""
 
 
-def replicas_manager(fields: list[ManagedFields]) -> str:
-    """Who set the replicas last; the newest of several."""
+def replicas_manager(fields: list[ManagedFields]) -> tuple[str, str]:
+    """Who set the replicas last, and through which subresource."""
     owners = [one for one in fields if "f:replicas" in one.fields_v1.spec]
-    return max(owners, key=lambda one: one.time).manager if owners else ""
+    # Several own a number that they applied alike; the API server dates no write through /scale,
+    # which is always by the last one.
+    last = max(owners, key=lambda one: (one.subresource == _SCALE, one.time), default=None)
+    return ("", "") if last is None else (last.manager, last.subresource)
 
 
-def _rival(fields: list[ManagedFields]) -> str:
-    """A program that scaled the workload after it was adopted.
-
-    What scaled it before is history: adopting means taking over. Whoever removes a rival adopts
-    the workload once more.
-    """
-    adopted = max((one.time for one in fields if _has_adopted(one)), default="")
-    for one in fields:
-        ours = one.manager.startswith((MANAGER, *_HANDS))
-        scaled = one.subresource == _SCALE and "f:replicas" in one.fields_v1.spec
-        if scaled and not ours and one.time > adopted:
-            return one.manager
-    return ""
-
-
-def _has_adopted(one: ManagedFields) -> bool:
-    annotations = one.fields_v1.metadata.get("f:annotations", {})
-    return isinstance(annotations, dict) and f"f:{MANAGED}" in annotations
+def _rival(meta: ObjectMeta) -> str:
+    """A program other than ours that scaled the workload last."""
+    manager, subresource = replicas_manager(meta.managed_fields)
+    ours = manager.startswith((MANAGER, *_HANDS))
+    return manager if subresource == _SCALE and not ours else ""
 
 
 def owners_of(kind_of_owner: str, found: list[Autoscaler]) -> Owners:

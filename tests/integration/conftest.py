@@ -1,4 +1,4 @@
-"""A real Kafka, a secured one and a real Prometheus, started once for all integration tests."""
+"""Real servers, started once for all integration tests: Kafka, Prometheus, Kubernetes."""
 
 import gc
 import os
@@ -16,6 +16,7 @@ from services.devcluster import processes
 from services.devcluster import prometheus as prometheus_server
 from services.devcluster.connect import Running
 from services.devcluster.kafka import cluster, provision
+from services.lab import build, controlplane
 
 _HERE = Path(__file__).parent
 _STARTED = pytest.StashKey[list[str]]()
@@ -77,6 +78,7 @@ def _remove_leftovers() -> None:
         if owner.isdigit() and not processes.command_line(int(owner)):
             for home in filter(Path.is_dir, folder.iterdir()):
                 cluster.stop(home, wipe=True, timeout_s=0)
+                controlplane.stop(home)
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -141,6 +143,17 @@ def start_prometheus(
     yield start
     for server in started:
         prometheus_server.stop(server)
+
+
+@pytest.fixture(scope="session")
+def lab(workplace: Path, pytestconfig: pytest.Config) -> Iterator[controlplane.Lab]:
+    """A real API server with etcd. It is built by `make lab-build`, never within a test."""
+    _require("API server", build.folder_of)
+    home = workplace / "lab"
+    started = controlplane.start(home)
+    pytestconfig.stash[_STARTED].append(f"Kubernetes {started.version}, API server and etcd")
+    yield started
+    controlplane.stop(home)
 
 
 def _require(what: str, provide: Callable[[], object]) -> None:

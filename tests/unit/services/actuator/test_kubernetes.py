@@ -189,31 +189,35 @@ def test_a_workload_that_is_not_ours_to_scale_says_so_and_is_left_alone(
     assert player.server.patched == []
 
 
-def test_a_program_that_scales_after_the_adoption_is_a_second_owner(player: Player) -> None:
-    meta = player.server.deployments["web"]["metadata"]
-    meta["managedFields"][0]["time"] = "2026-01-01T00:00:00Z"
+def hold(player: Player) -> str:
+    apps = player.read().apps
+    assert apps is not None
+    return apps[APP].hold
+
+
+def test_a_program_that_scales_after_us_is_a_second_owner_until_it_is_adopted_again(
+    player: Player,
+) -> None:
+    player.answer(player.write())
+    assert hold(player) == ""
     player.server.scale("web", 7, "keda-operator")
-    apps = player.read().apps
-    assert apps is not None
-    assert apps[APP].hold == "hold-second-owner: keda-operator"
+    assert hold(player) == "hold-second-owner: keda-operator"
+    annotations = player.server.deployments["web"]["metadata"]["annotations"]
+    annotations["hirl.dev/managed"] = "false"
+    assert hold(player) == "hold-unmanaged"
+    annotations["hirl.dev/managed"] = "true"
+    assert hold(player) == ""
 
 
-def test_a_program_that_scaled_before_the_adoption_is_history(player: Player) -> None:
+def test_a_program_that_scaled_before_us_is_history(player: Player) -> None:
     player.server.scale("web", 7, "kube-controller-manager")
-    meta = player.server.deployments["web"]["metadata"]
-    meta["managedFields"][0]["time"] = "2999-01-01T00:00:00Z"
-    apps = player.read().apps
-    assert apps is not None
-    assert apps[APP].hold == ""
+    assert hold(player) == ""
 
 
 def test_a_person_who_scales_is_no_second_owner(player: Player) -> None:
-    meta = player.server.deployments["web"]["metadata"]
-    meta["managedFields"][0]["time"] = "2026-01-01T00:00:00Z"
+    player.answer(player.write())
     player.server.scale("web", 7, "kubectl")
-    apps = player.read().apps
-    assert apps is not None
-    assert apps[APP].hold == ""
+    assert hold(player) == ""
 
 
 def test_the_decision_of_an_older_tick_is_superseded(player: Player) -> None:

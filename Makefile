@@ -55,7 +55,7 @@ run: setup ## Kafka, every service and a simulated flash sale, live, then the ta
 	@printf '  $(BIN)/hirl %s\n' "up --apps 155 --speed 30 --detach" status \
 		"explain payments-0003" down
 
-test: warm ## run all tests, those on a real Kafka and Prometheus included
+test: warm ## run all tests, those on a real Kafka and Prometheus included; on Kubernetes after lab-build
 	@$(MAKE) -j2 test-pure test-real-aside
 
 test-pure: setup ## run the tests that need no server
@@ -146,7 +146,7 @@ fuzz: setup ## decode 20,000 fuzzed records per property (minutes; FUZZ_EXAMPLES
 checks: lint types layers licences
 
 presubmit: setup ## everything a change must pass
-	@$(MAKE) -j2 checks warm
+	@$(MAKE) -j3 checks warm lab-build
 	@$(MAKE) -j2 test-pure test-real-aside
 
 release-check: setup ## whether this commit can be released as the version in pyproject.toml

@@ -21,8 +21,13 @@ from services.actuator.target import (
 class World(Protocol):
     """A cluster with one app that may be changed."""
 
-    domain: str
-    app: str
+    @property
+    def domain(self) -> str:
+        """Of the app."""
+
+    @property
+    def app(self) -> str:
+        """Its name."""
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
         """The result of a call."""

@@ -35,7 +35,7 @@ def closed(folder: Path) -> list[Closed]:
 
 async def work(kubeconfig: str, folder: Path, domain: str, ticks: int) -> None:
     # Few at a time, so that a kill finds some of a tick made and others not.
-    api = KubernetesApi(access_of(kubeconfig), _TIMEOUT_S, 60.0)
+    api = KubernetesApi(access_of(kubeconfig), _TIMEOUT_S, 30.0)
     target = KubernetesTarget(api, _TIMEOUT_S, 5.0, 3)
     while len(closed(folder)) < ticks:
         write = await _pending(target, folder, domain)

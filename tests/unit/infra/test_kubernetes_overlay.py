@@ -1,0 +1,59 @@
+"""The overlay for a real cluster: one account with rights, to what it needs, in preview."""
+
+from tests.unit.infra.deploy_helpers import (
+    deployed,
+    of_kind,
+    pod_of,
+    settings_of,
+    workloads,
+)
+
+OVERLAY = "overlays/kubernetes"
+READS = ["get", "list", "watch"]
+
+
+def test_only_the_actuators_pods_have_a_token() -> None:
+    tokens = {
+        one["metadata"]["name"]: pod_of(one)["automountServiceAccountToken"]
+        for one in workloads(OVERLAY)
+    }
+    assert {name for name, mounted in tokens.items() if mounted} == {"actuator"}
+
+
+def test_the_role_reads_and_writes_scales_and_nothing_else() -> None:
+    (role,) = of_kind(OVERLAY, "ClusterRole")
+    rights = {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}
+    writes = {resource: verbs for resource, verbs in rights.items() if verbs != READS}
+    assert writes == {"deployments/scale": ["patch"], "statefulsets/scale": ["patch"]}
+    assert "*" not in rights
+    (binding,) = of_kind(OVERLAY, "ClusterRoleBinding")
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "actuator", "namespace": "hirl"}
+    ]
+
+
+def test_it_writes_to_kubernetes_and_stays_in_preview_until_told_otherwise() -> None:
+    by_name = {one["metadata"]["name"]: one for one in workloads(OVERLAY)}
+    kit, actuator = settings_of(deployed(OVERLAY, by_name["actuator"]))
+    assert (actuator.target_kind, actuator.mode) == ("kubernetes", "preview")
+    assert by_name["actuator"]["spec"]["replicas"] == 2
+    # A withdrawal after a restart needs the time of two requests.
+    assert 2 * actuator.timeout_seconds < kit.session_timeout_seconds
+    _, soldier = settings_of(deployed(OVERLAY, by_name["soldier"]))
+    assert not soldier.vertical
+
+
+def test_the_second_lock_is_on_the_account_that_the_role_is_bound_to() -> None:
+    (policy,) = of_kind(OVERLAY, "ValidatingAdmissionPolicy")
+    (condition,) = policy["spec"]["matchConditions"]
+    assert "'system:serviceaccount:hirl:actuator'" in condition["expression"]
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    (binding,) = of_kind(OVERLAY, "ValidatingAdmissionPolicyBinding")
+    assert binding["spec"] == {
+        "policyName": policy["metadata"]["name"],
+        "validationActions": ["Deny"],
+    }
+    (role,) = of_kind(OVERLAY, "ClusterRole")
+    written = {r for rule in role["rules"] for r in rule["resources"] if r.endswith("/scale")}
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert set(rule["resources"]) == written

@@ -97,7 +97,7 @@ train-env: $(TRAIN)/.ready ## create .venv-train, an environment with torch (sev
 test-train: train-env ## run the tests that need torch, including Stable-Baselines3
 	@$(TRAIN)/bin/pytest -q tests/unit/models/environments/test_sb3.py \
 		tests/unit/models/forecaster/training/test_train.py tests/unit/services/cli/forecast/test_train.py \
-		tests/unit/services/cli/forecast/test_published.py
+		tests/unit/services/cli/forecast/test_published.py tests/unit/models/training
 
 train-forecaster: train-env ## train the shipped forecaster again (TRACES=DIR, up to an hour)
 	@$(TRAIN)/bin/hirl train forecaster --traces $(TRACES) --out models/forecaster/shipped

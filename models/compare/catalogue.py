@@ -1,7 +1,8 @@
 """The entrants of every comparison by name: a controller, its forecaster, and its scheduler.
 
-`hpa:0.6` is HPA at that target, `heuristic:calendar` the heuristic with that forecaster, and
-`package.module:attribute` a user's own `Entrant`. `NAME~0.9` has all targets of utilisation times
+`hpa:0.6` is HPA at that target, `heuristic:calendar` the heuristic with that forecaster,
+`policy:calendar` the same with the policies that ship, and `package.module:attribute` a user's own
+`Entrant`. `NAME~0.9` has all targets of utilisation times
 0.9, which costs more and violates less. `NAME@priority` is an entrant on another scheduler, which
 separates the effect of the scheduler from that of the controller.
 """
@@ -17,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from models.baselines.hpa.simulated import Parameters, hpa_of
 from models.compare.ablation import ABLATIONS, ablated_of
 from models.compare.families import FAMILIES, HEURISTIC, at_knob, calibrated, family_of
+from models.compare.policies import POLICY, policy_of
 from models.compare.run import Run, run
 from models.control.controller import Controller
 from models.forecaster.port import Forecaster
@@ -101,6 +103,9 @@ def _plain(name: str) -> Entrant:
     if kind == HEURISTIC and colon:
         forecast, _, part = rest.partition("/")
         return _without(forecast, part)
+    if kind == POLICY and colon:
+        forecast, _, part = rest.partition("/")
+        return Entrant(policy_of(part), forecaster_of(forecast), family_of(HEURISTIC).scheduling)
     # `hpa:1.5` is a bad target, not a module.
     if colon and kind != "hpa":
         return _import(name)

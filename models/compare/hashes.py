@@ -9,12 +9,13 @@ from typing import Final
 import models
 from models.compare.catalogue import ENTRANTS, entrant_of
 from models.compare.jobs import population_of
+from models.compare.policies import POLICY, folders_of
 from models.compare.provenance import hash_of_world
 from models.compare.request import Request
 from models.jit import meaning, sources
 from models.sim import world
 
-_UNJUDGED: Final = ("validate",)
+_UNJUDGED: Final = ("validate", "training")
 """Packages of models that neither decide nor score."""
 
 
@@ -34,7 +35,7 @@ def world_hashes(request: Request) -> dict[str, dict[str, str]]:
 
 
 def code_hashes(entrants: Iterable[str]) -> dict[str, str]:
-    """By entrant: of all our deciding code, and of the module of a user's own entrant.
+    """By entrant: of all our deciding code, and of a user's own entrant or policy.
 
     All files count, including tuned parameters and weights; of Python files, what they mean.
     """
@@ -66,7 +67,10 @@ def combined(hashes: Iterable[str]) -> str:
 def _modules(entrant: str) -> list[Path]:
     # `hpa:0.6` and `heuristic:calendar` have a colon as well, but name no module.
     plain = entrant.partition("@")[0]
-    module, own, _ = plain.partition(":")
+    module, own, rest = plain.partition(":")
+    if module == POLICY:
+        folders = folders_of(rest.partition("/")[2]).values()
+        return [file for folder in folders for file in sorted(folder.glob("network.onnx"))]
     if not own or module in {name.partition(":")[0] for name in ENTRANTS}:
         return []
     spec = importlib.util.find_spec(module)

@@ -138,7 +138,7 @@ class LeverOracle(Heuristic):
 
     def __init__(self, world: World, lever: Lever) -> None:
         super().__init__(world.inventory, world.layout.pools, tuned_parameters(), Parts())
-        self._world, self._lever, self._known = world, lever, _foresee(world)
+        self._world, self._lever, self._known = world, lever, foresee(world)
         self._minute_ticks = ticks_per_minute(world.inventory.tick_s)
 
     def step(
@@ -153,7 +153,8 @@ class LeverOracle(Heuristic):
         return super().step(observation, forecast, state, self._lever(known, self._world))
 
 
-def _foresee(world: World) -> Known:
+def foresee(world: World) -> Known:
+    """What an oracle knows in each minute of the scenario."""
     per_minute = ticks_per_minute(world.cluster.tick_seconds)
     future = future_of(world, per_minute)
     domain = by_domain(future, world.layout.domains)

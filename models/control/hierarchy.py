@@ -22,7 +22,7 @@ from models.control.fallback import (
     usable_residual,
 )
 from models.control.parameters import Parameters, Parts
-from models.control.residual import Adviser, Residual, neutral
+from models.control.residual import Advisers, Residual, neutral
 from models.control.soldiers import Soldiers, SoldiersState
 from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast, ticks_per_minute
@@ -51,10 +51,10 @@ class Heuristic:
         pools: int,
         parameters: Parameters,
         parts: Parts,
-        adviser: Adviser | None = None,
+        advisers: Advisers | None = None,
     ) -> None:
         self._inventory, self._pools, self._parts = inventory, pools, parts
-        self._adviser = adviser
+        self._advisers = advisers or Advisers()
         self.guarded = parts.breaker
         self._estimator = DemandEstimator(inventory, parameters, parts)
         self._soldiers = Soldiers(inventory, parameters, parts)
@@ -82,26 +82,29 @@ class Heuristic:
         """Soldiers decide each tick by the last directive, the Commander when a minute begins.
 
         Its node request takes effect at once, its directive from the next tick on. The Commander's
-        part of a policy's `residual` applies to the minute that begins; an adviser's replaces it.
-        The level of the state limits what both may use.
+        part of a policy's `residual` applies to the minute that begins. Advisers replace their
+        parts of it. The level of the state limits what all may use.
         """
         plan, decision, tick = self._plan_for(observation), state.decision, observation.tick
         level, apps = state.level, observation.status
-        residual = usable_residual(residual or neutral(tick.size), level, apps[:, rows.DOMAIN])
         signals, estimator = self._estimator.step(observation, state.estimator)
+        directive = usable_directive(decision.directive, level)
+        residual = residual or neutral(tick.size)
+        if self._advisers.soldier is not None:
+            residual = residual._replace(need=self._advisers.soldier(apps, signals, directive))
+        residual = usable_residual(residual, level, apps[:, rows.DOMAIN])
         # Soldiers first, under the last directive: their report is what the Commander decides on.
         report = self._soldiers.step(
-            tick, apps, signals, usable_directive(decision.directive, level), state.soldiers,
-            plan, residual.need,
-        )  # fmt: skip
+            tick, apps, signals, directive, state.soldiers, plan, residual.need
+        )
         # By epoch, not by tick: when a minute's first tick is lost, the next one decides.
         epoch = tick // self._every
         begins = bool((epoch > decision.directive.budget.epoch).any())
         if begins:
             pools = PoolReadings(observation.pool, self._inventory)
             usable = usable_forecast(forecast, level)
-            if self._adviser is not None:
-                advice = self._adviser(tick, pools, report, usable)
+            if self._advisers.commander is not None:
+                advice = self._advisers.commander(tick, pools, report, usable)
                 residual = usable_residual(advice, level, apps[:, rows.DOMAIN])
             decision = self._commander.decide(tick, pools, report, usable, epoch, residual)
         if self._parts.coordination:

@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from models.cluster.arrays import F32, F64, I32
-from models.control.budget import Budget
+from models.control.budget import Budget, Directive
+from models.control.demand import AppSignals
 from models.control.report import Report
 from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast
@@ -35,7 +36,7 @@ class Residual(NamedTuple):
     """[E, D, H] the same for what nodes are requested for."""
 
 
-class Adviser(Protocol):
+class CommanderAdviser(Protocol):
     """A Commander's policy: from what the Commander decides on to what it changes about it."""
 
     def __call__(
@@ -43,6 +44,21 @@ class Adviser(Protocol):
     ) -> Residual:
         """The residual of the minute that begins."""
         ...
+
+
+class SoldierAdviser(Protocol):
+    """A Soldier's policy: from what a Soldier knows of its apps to factors on their need."""
+
+    def __call__(self, status: I32, signals: AppSignals, directive: Directive, /) -> F32:
+        """[E, A] for this tick."""
+        ...
+
+
+class Advisers(NamedTuple):
+    """The policies beside the heuristic; None where it decides alone."""
+
+    commander: CommanderAdviser | None = None
+    soldier: SoldierAdviser | None = None
 
 
 def neutral(environments: int) -> Residual:

@@ -133,6 +133,14 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.forecast.train:corrector",
         "Fit a corrector to the model's forecasts of recorded traffic and their errors.",
     ),
+    "train commander": Command(
+        "services.cli.policies.train:commander",
+        "Train a Commander's policy: residuals on the heuristic, rewarded against it.",
+    ),
+    "train soldier": Command(
+        "services.cli.policies.train:soldier",
+        "Train the Soldiers' policy: one network that every app shares, first cloned, then by PPO.",
+    ),
     "world show": Command(
         "services.cli.simulation.world:show",
         "Check a cluster description and print it as it was understood.",
@@ -176,6 +184,10 @@ COMMANDS: Final[dict[str, Command]] = {
     "bench foresight": Command(
         "services.cli.comparison.foresight:foresight_command",
         "Check that better forecasts give a lower J; exit 1 if a scenario shows the opposite.",
+    ),
+    "bench policy": Command(
+        "services.cli.policies.bench:policy",
+        "Compare a policy with the heuristic it sits on; exit 1 unless it may replace it.",
     ),
     "bench breaker": Command(
         "services.cli.benchmarks.breaker:breaker",

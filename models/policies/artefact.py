@@ -1,0 +1,176 @@
+"""Trained policies on disk: each is a folder with the network (ONNX) and its card.
+
+The only module here that imports onnxruntime.
+"""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import onnxruntime as ort
+
+from models.cluster.arrays import F32
+from models.inputs.errors import InputError
+from models.policies.contract import (
+    INPUTS,
+    OUTPUTS,
+    SOLDIER_INPUTS,
+    SOLDIER_OUTPUTS,
+    VERSION,
+    Tensor,
+)
+from models.policies.inputs import CommanderInputs
+from models.policies.outputs import Answer
+
+SHIPPED: Final = Path(__file__).parent / "shipped"
+"""Has a folder per kind, where a policy of that kind ships."""
+NETWORK: Final = "network.onnx"
+CARD: Final = "card.json"
+COMMANDER: Final = "commander"
+SOLDIER: Final = "soldier"
+_PORTS: Final = {COMMANDER: (INPUTS, OUTPUTS), SOLDIER: (SOLDIER_INPUTS, SOLDIER_OUTPUTS)}
+_PER_CLUSTER: Final = ("calls", "uses")
+"""Inputs that are the same in every environment."""
+_BLOCK: Final = 64
+"""Apps per call, padded. Products of matrices of another size are rounded differently, and an app's
+factor must not depend on which other apps its process holds."""
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user of the policy should know before trusting it."""
+
+    model: str
+    """Name and the first digits of the network's SHA-256."""
+    contract: int
+    command: str
+    """The command that reproduces it."""
+    args: dict[str, Any]
+    scenarios: list[str]
+    """Trained in."""
+    seeds: list[int]
+    apps: int
+    heuristic: str
+    """Hash of the code that the policy is a residual on; another one may need other residuals."""
+    decisions: int
+    """Trained on."""
+    minutes: float
+    """Duration of the training."""
+    parity: float
+    """Largest difference between the network and its export."""
+    curve: list[dict[str, float | None]]
+    notes: list[str] = []
+
+
+class CommanderSession:
+    """An open Commander's policy; answers environment by environment.
+
+    Not all at once, for the reason at `_BLOCK`: a seed's result must not depend on which other
+    seeds run beside it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._session = _open(path, COMMANDER)
+        self._outputs = [tensor.name for tensor in OUTPUTS]
+
+    def __call__(self, inputs: CommanderInputs, /) -> Answer:
+        """The outputs by name, each with the environment first."""
+        rows = [self._row(inputs, e) for e in range(inputs.domain.shape[0])]
+        return {
+            name: np.concatenate(values)
+            for name, values in zip(self._outputs, zip(*rows, strict=True), strict=True)
+        }
+
+    def _row(self, inputs: CommanderInputs, e: int) -> list[Any]:
+        feed = {
+            name: values if name in _PER_CLUSTER else values[e : e + 1]
+            for name, values in inputs._asdict().items()
+        }
+        answer: list[Any] = self._session.run(self._outputs, feed)
+        return answer
+
+
+class SoldierSession:
+    """An open Soldiers' policy; answers for blocks of apps."""
+
+    def __init__(self, path: Path) -> None:
+        self._session = _open(path, SOLDIER)
+        self._names = [tensor.name for tensor in SOLDIER_OUTPUTS]
+
+    def __call__(self, inputs: F32, /) -> F32:
+        """[E, A] factors, of [E, A, APP_COLUMNS]."""
+        environments, apps, width = inputs.shape
+        rows = inputs.reshape(-1, width)
+        missing = -len(rows) % _BLOCK
+        padded = np.concatenate((rows, np.zeros((missing, width), np.float32)))
+        factors = [
+            self._session.run(self._names, {"app": padded[first : first + _BLOCK]})[0]
+            for first in range(0, len(padded), _BLOCK)
+        ]
+        found: F32 = np.concatenate(factors)[: len(rows), 0].reshape(environments, apps)
+        return found
+
+
+def _open(path: Path, kind: str) -> ort.InferenceSession:
+    if not path.exists():
+        raise InputError(f"{path}: no such policy; train one with `hirl train {kind}`")
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    inputs, outputs = _PORTS[kind]
+    if _names(session.get_inputs()) != _expected(inputs) or _names(
+        session.get_outputs()
+    ) != _expected(outputs):
+        raise InputError(f"{path}: has other inputs or outputs; train it again")
+    return session
+
+
+def _names(ports: list[Any]) -> set[str]:
+    return {port.name for port in ports}
+
+
+def _expected(tensors: tuple[Tensor, ...]) -> set[str]:
+    return {tensor.name for tensor in tensors}
+
+
+def load_card(folder: Path, kind: str) -> Card:
+    """The card of a policy; raises InputError if it does not fit this version."""
+    path = folder / CARD
+    try:
+        card = msgspec.json.decode(path.read_bytes(), type=Card)
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder}: holds no {CARD}; train a policy with `hirl train {kind}`"
+        ) from None
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{path}: {error}; train the policy again") from error
+    if card.contract != VERSION:
+        raise InputError(
+            f"{path}: expected contract {VERSION}, got {card.contract}; train the policy again"
+        )
+    if card.model != identity(folder / NETWORK, kind):
+        raise InputError(f"{path}: describes {card.model}, the network beside it is another one")
+    return card
+
+
+@cache
+def load_commander(folder: Path) -> CommanderSession:
+    """Open a Commander's policy, once per process."""
+    load_card(folder, COMMANDER)
+    return CommanderSession(folder / NETWORK)
+
+
+@cache
+def load_soldier(folder: Path) -> SoldierSession:
+    """Open the Soldiers' policy, once per process."""
+    load_card(folder, SOLDIER)
+    return SoldierSession(folder / NETWORK)
+
+
+def identity(network: Path, kind: str) -> str:
+    """The name that decisions carry: the kind and the start of the file's SHA-256."""
+    if not network.exists():
+        raise InputError(f"{network}: no such file; train a policy with `hirl train {kind}`")
+    return f"{kind}/{hashlib.sha256(network.read_bytes()).hexdigest()[:8]}"

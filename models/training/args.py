@@ -1,0 +1,75 @@
+"""Settings of a training run, in a module without torch: the command line shows them."""
+
+from typing import NamedTuple
+
+
+class Weights(NamedTuple):
+    """What a minute costs, relative to the heuristic's cost on the same seed.
+
+    Chosen by hand, following what a prototype measured: a P0 weight of four times that of the
+    objective kept P0 from being sold, and only the pairing mattered at every scale.
+    """
+
+    p0: float = 4.0
+    """Factor on the objective's weight of P0's violations."""
+    worst_domain: float = 0.1
+    """Share of the cost that only the domain with the highest cost of violations counts for."""
+    action_change: float = 0.002
+    """Cost of a squared change of an action, in shares of the heuristic's mean cost."""
+    most: float = 3.0
+    """Largest cost or gain of one minute, in the heuristic's mean minutes: a storm of retries makes
+    single minutes hundreds of times as bad, and no other minute would be heard."""
+    most_of_app: float = 10.0
+    """The same for an app, in minutes of what it holds."""
+
+
+class Args(NamedTuple):
+    """Settings of a training run; part of the policy's card."""
+
+    agent: str = "commander"
+    seed: int = 0
+    apps: int = 155
+    world_seeds: tuple[int, ...] = tuple(range(6))
+    """Of the worlds to learn in."""
+    judge_seeds: tuple[int, ...] = (6, 7, 8, 9)
+    """Of the worlds that choose the best iteration; reports use others."""
+    forecast: str = "calendar"
+    iterations: int = 40
+    """Each plays every scenario once with every seed."""
+    judge_every: int = 5
+    """Iterations between two judgements."""
+    learning_rate: float = 1e-3
+    discount: float = 0.995
+    """Per minute."""
+    trace: float = 0.95
+    """Lambda of the advantage estimate."""
+    clip: float = 0.2
+    epochs: int = 4
+    """Passes over the decisions of an iteration."""
+    minibatch: int = 512
+    most_kl: float = 0.02
+    """Divergence from the policy that acted after which an iteration learns no more."""
+    entropy: float = 0.0
+    """Bonus for spread-out actions."""
+    log_std: float = -1.0
+    """At the start."""
+    hidden: int = 48
+    value_weight: float = 0.5
+    most_gradient: float = 0.5
+    levers: tuple[str, ...] = ("headroom",)
+    """Outputs that a Commander moves; the others stay neutral."""
+    clone: bool = True
+    """Whether a Soldier first imitates the oracle of its lever."""
+    weights: Weights = Weights()
+
+
+SOLDIER: Args = Args(
+    agent="soldier",
+    # An app answers for its own minutes: what it does now shows within a few of them.
+    discount=0.9,
+    log_std=-1.5,
+    minibatch=8192,
+    learning_rate=5e-4,
+    hidden=32,
+)
+"""What a Soldier is trained with."""

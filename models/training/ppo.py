@@ -1,0 +1,262 @@
+"""PPO, top to bottom: play every track with noise, judge each decision, take careful steps.
+
+Deterministic for a seed and one thread. Each iteration ends with a checkpoint; an interrupted run
+continues from it with the same result. The best judged iteration is what ships.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from models.cluster.arrays import F64
+from models.inputs.errors import InputError
+from models.training.agents import Agent, Memory, agent_of
+from models.training.args import Args
+from models.training.reward import Costs, advantages
+from models.training.rollouts import Track
+
+
+class Iteration(msgspec.Struct, frozen=True, kw_only=True):
+    """A point of the learning curves."""
+
+    iteration: int
+    reward: float
+    """Mean per decision."""
+    objective: float
+    """J with noise over the heuristic's on the same seeds, less one; mean over the tracks."""
+    p0_minutes: float
+    """P0 violation minutes less the heuristic's, per seed and track."""
+    nodes: float
+    """Node-hours over the heuristic's, less one."""
+    kl: float
+    passes: int
+    """Over the decisions, before the divergence stopped them."""
+    value_loss: float
+    spread: float
+    """Mean standard deviation of the actions."""
+    judged: float | None = None
+    """J without noise over the heuristic's on the judging seeds, less one."""
+    judged_p0: float | None = None
+
+
+class Watch(Protocol):
+    """Receives progress."""
+
+    def played(self) -> None:
+        """A track was played."""
+        ...
+
+    def learned(self, iteration: Iteration) -> None:
+        """An iteration is over."""
+        ...
+
+
+class Decisions(NamedTuple):
+    """Of all tracks of one shape, one after the other. N rows."""
+
+    inputs: dict[str, Tensor]
+    raw: Tensor
+    """[N, K]."""
+    log_prob: Tensor
+    """[N] under the policy that acted."""
+    advantage: Tensor
+    returns: Tensor
+
+
+class Judgement(NamedTuple):
+    """Ours over the heuristic's."""
+
+    objective: float
+    p0_minutes: float
+    nodes: float
+
+
+class Trainer:
+    """Everything that changes during training."""
+
+    def __init__(self, args: Args, checkpoint: Path) -> None:
+        torch.manual_seed(args.seed)
+        torch.set_num_threads(1)
+        self.args, self._checkpoint = args, checkpoint
+        self.agent: Agent = agent_of(args)
+        parameters = [*self.agent.policy.parameters(), *self.agent.value.parameters()]
+        self._parameters = parameters
+        self._optimiser = torch.optim.Adam(parameters, args.learning_rate, eps=1e-5)
+        self._generator = torch.Generator().manual_seed(args.seed)
+        self.curve: list[Iteration] = []
+        self.best = _copy(self.agent.policy)
+        self.best_objective = 0.0
+        """Of the heuristic itself: a policy that is never better than it does not ship."""
+        if checkpoint.exists():
+            self._resume()
+
+    def learn(self, tracks: Sequence[Track], judges: Sequence[Track], watch: Watch) -> None:
+        """All iterations that are left."""
+        for iteration in range(len(self.curve), self.args.iterations):
+            played = []
+            for track in tracks:
+                played.append((track, *self.agent.play(track, self._generator)))
+                watch.played()
+            memories = [memory for _, memory, _ in played]
+            kl, passes, loss = self._update([self._decisions(one) for one in _by_shape(memories)])
+            found = judge([(track, costs) for track, _, costs in played])
+            closed = Iteration(
+                iteration=iteration,
+                reward=float(np.mean([memory.rewards.mean() for memory in memories])),
+                objective=found.objective, p0_minutes=found.p0_minutes, nodes=found.nodes,
+                kl=kl, passes=passes, value_loss=loss, spread=self._spread(),
+            )  # fmt: skip
+            if (iteration + 1) % self.args.judge_every == 0:
+                closed = self._judged(closed, judges)
+            self.curve.append(closed)
+            self._save()
+            watch.learned(closed)
+
+    def _decisions(self, memories: list[Memory]) -> Decisions:
+        """Judge every decision by what came of it."""
+        args, parts = self.args, []
+        for memory in memories:
+            minutes, count = memory.rewards.shape
+            inputs = {
+                name: torch.from_numpy(np.ascontiguousarray(values)).flatten(0, 1)
+                for name, values in memory.inputs.items()
+            }
+            raw = torch.from_numpy(memory.raw).flatten(0, 1)
+            with torch.no_grad():
+                values = self.agent.value(**inputs).numpy().reshape(minutes, count)
+                log_prob = log_probability(self.agent.policy, self.agent.policy(**inputs), raw)
+            advantage, returns = advantages(
+                memory.rewards, values.astype(np.float64), args.discount, args.trace
+            )
+            parts.append((inputs, raw, log_prob, _flat(advantage), _flat(returns)))
+        every, raws, logs, gained, returned = zip(*parts, strict=True)
+        joined = {name: torch.cat([inputs[name] for inputs in every]) for name in every[0]}
+        return Decisions(
+            joined, torch.cat(raws), torch.cat(logs), torch.cat(gained), torch.cat(returned)
+        )
+
+    def _update(self, shapes: list[Decisions]) -> tuple[float, int, float]:
+        """Several passes over the decisions; divergence, passes and loss of the value."""
+        kl = loss = 0.0
+        for done in range(self.args.epochs):
+            divergences, losses = [], []
+            for decisions in shapes:
+                order = torch.randperm(len(decisions.raw), generator=self._generator)
+                for rows in order.split(self.args.minibatch):
+                    divergence, value_loss = self._step(decisions, rows)
+                    divergences.append(divergence)
+                    losses.append(value_loss)
+            kl, loss = float(np.mean(divergences)), float(np.mean(losses))
+            if kl > self.args.most_kl:
+                return kl, done + 1, loss
+        return kl, self.args.epochs, loss
+
+    def _step(self, decisions: Decisions, rows: Tensor) -> tuple[float, float]:
+        args, agent = self.args, self.agent
+        inputs = {name: values[rows] for name, values in decisions.inputs.items()}
+        log_prob = log_probability(agent.policy, agent.policy(**inputs), decisions.raw[rows])
+        log_ratio = log_prob - decisions.log_prob[rows]
+        ratio = log_ratio.exp()
+        gain = decisions.advantage[rows]
+        gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+        clipped = ratio.clamp(1 - args.clip, 1 + args.clip)
+        policy_loss = -torch.minimum(ratio * gain, clipped * gain).mean()
+        value_loss = ((agent.value(**inputs) - decisions.returns[rows]) ** 2).mean()
+        spread, moved = agent.policy.spread(decisions.raw.shape[1])
+        entropy = (spread.log() * moved).sum() / moved.sum().clamp(min=1.0)
+        loss = policy_loss + args.value_weight * value_loss - args.entropy * entropy
+        self._optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self._parameters, args.most_gradient)
+        self._optimiser.step()
+        # Schulman's estimate, which is never negative.
+        divergence = (ratio - 1 - log_ratio).mean()
+        return float(divergence.detach()), float(value_loss.detach())
+
+    def _judged(self, closed: Iteration, judges: Sequence[Track]) -> Iteration:
+        found = judge([(track, self.agent.play(track, None)[1]) for track in judges])
+        # The guard of P0: a policy that sells it does not ship, however much J it saves.
+        if found.objective < self.best_objective and found.p0_minutes <= 0.0:
+            self.best, self.best_objective = _copy(self.agent.policy), found.objective
+        return msgspec.structs.replace(closed, judged=found.objective, judged_p0=found.p0_minutes)
+
+    def _spread(self) -> float:
+        with torch.no_grad():
+            return float(self.agent.policy.log_std.exp().mean())
+
+    def _save(self) -> None:
+        state = {
+            "args": msgspec.json.encode(self.args),
+            "policy": self.agent.policy.state_dict(),
+            "value": self.agent.value.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "generator": self._generator.get_state(),
+            "curve": msgspec.json.encode(self.curve),
+            "best": self.best,
+            "best_objective": self.best_objective,
+        }
+        self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside and renamed: an interruption must not destroy the state before it.
+        draft = self._checkpoint.with_suffix(".draft")
+        torch.save(state, draft)
+        draft.replace(self._checkpoint)
+
+    def _resume(self) -> None:
+        state: dict[str, Any] = torch.load(self._checkpoint, weights_only=True)
+        # More iterations are no other run.
+        mine = msgspec.json.encode(self.args._replace(iterations=0))
+        saved = msgspec.json.decode(state["args"], type=Args)
+        if msgspec.json.encode(saved._replace(iterations=0)) != mine:
+            raise InputError(f"{self._checkpoint}: is of other settings; pass --fresh")
+        self.agent.policy.load_state_dict(state["policy"])
+        self.agent.value.load_state_dict(state["value"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._generator.set_state(state["generator"])
+        self.curve = msgspec.json.decode(state["curve"], type=list[Iteration])
+        self.best, self.best_objective = state["best"], state["best_objective"]
+
+
+def log_probability(policy: Any, mean: Tensor, raw: Tensor) -> Tensor:
+    """[N] of raw actions under a normal distribution; those that are not moved don't count."""
+    std, moved = policy.spread(raw.shape[1])
+    each = -0.5 * ((raw - mean) / std) ** 2 - std.log()
+    return (each * moved).sum(dim=1)
+
+
+def judge(played: Sequence[tuple[Track, Costs]]) -> Judgement:
+    """J relative to the heuristic's, each track counting alike; P0 minutes per seed and track."""
+    objectives, minutes, nodes = [], [], []
+    for track, costs in played:
+        weights = np.array(list(track.world.cluster.priority_weights.values()))
+        weight = weights[track.inventory.priority]
+        ours, plain = (
+            float((one.domains * weight).sum() + one.nodes.sum()) for one in (costs, track.plain)
+        )
+        highest = track.inventory.priority == track.inventory.priority.min()
+        more = (costs.domains - track.plain.domains)[..., highest].sum()
+        objectives.append(ours / plain - 1.0)
+        minutes.append(float(more) / track.world.environments)
+        nodes.append(float(costs.nodes.sum() / track.plain.nodes.sum()) - 1.0)
+    return Judgement(*(float(np.mean(values)) for values in (objectives, minutes, nodes)))
+
+
+def _by_shape(memories: list[Memory]) -> list[list[Memory]]:
+    """Clusters with other numbers of domains or pools cannot share a batch."""
+    found: dict[Any, list[Memory]] = {}
+    for memory in memories:
+        shape = tuple(values.shape[2:] for values in memory.inputs.values())
+        found.setdefault(shape, []).append(memory)
+    return list(found.values())
+
+
+def _flat(values: F64) -> Tensor:
+    return torch.from_numpy(values.reshape(-1).astype(np.float32))
+
+
+def _copy(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}

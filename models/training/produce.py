@@ -1,0 +1,112 @@
+"""Produces a policy's folder: tracks, a Soldier's start, PPO, export, card and curves."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from models.compare.families import HEURISTIC, family_of
+from models.compare.provenance import family_code
+from models.policies.artefact import CARD, NETWORK, Card, identity
+from models.policies.contract import VERSION
+from models.sim.config.physics import load_sim_cluster, with_apps
+from models.sim.population.generate import generate
+from models.training import ppo
+from models.training.agents import Soldier
+from models.training.args import Args
+from models.training.clone import clone
+from models.training.curves import write_page
+from models.training.export import export
+from models.training.ppo import Trainer
+from models.training.rollouts import Track
+from models.training.worlds import training_scenarios
+
+_STATE: Final = "state.pt"
+Clock = Callable[[], float]
+"""Seconds since an arbitrary time."""
+
+
+class Watch(ppo.Watch, Protocol):
+    """Receives progress, from the first track on."""
+
+    def prepared(self, scenario: str) -> None:
+        """A track is warmed up."""
+        ...
+
+
+class Order(NamedTuple):
+    """What to produce, and where."""
+
+    args: Args
+    folder: Path
+    checkpoints: Path
+    command: str
+    """The command that reproduces it; part of the card."""
+
+
+def produce(order: Order, watch: Watch, clock: Clock) -> Card:
+    """Train, and write network, card and curves into the folder."""
+    args, began = order.args, clock()
+    checkpoint = order.checkpoints / _STATE
+    trainer = Trainer(args, checkpoint)
+    resumed = bool(trainer.curve)
+    if len(trainer.curve) < args.iterations:
+        tracks = tracks_of(args, args.world_seeds, watch)
+        judges = tracks_of(args, args.judge_seeds, watch)
+        if isinstance(trainer.agent, Soldier) and args.clone and not resumed:
+            clone(trainer.agent, tracks)
+        trainer.learn(tracks, judges, watch)
+    order.folder.mkdir(parents=True, exist_ok=True)
+    trainer.agent.policy.load_state_dict(trainer.best)
+    parity = export(args.agent, trainer.agent.exported, order.folder / NETWORK)
+    card = _card(order, trainer, parity, (clock() - began) / 60, resumed=resumed)
+    text = msgspec.json.format(msgspec.json.encode(card))
+    (order.folder / CARD).write_bytes(text + b"\n")
+    write_page(card.model, trainer.curve, order.folder / "curves.html")
+    return card
+
+
+def tracks_of(args: Args, seeds: tuple[int, ...], watch: Watch) -> list[Track]:
+    """One per training scenario: the shipped ones are for reports."""
+    cluster = with_apps(load_sim_cluster(), args.apps)
+    population = generate(cluster)
+    tracks = []
+    for scenario in training_scenarios(cluster):
+        tracks.append(Track(cluster, scenario, seeds, population, args.forecast))
+        watch.prepared(scenario.name)
+    return tracks
+
+
+def digest(weights: dict[str, object]) -> str:
+    """Of all weights, to compare two runs."""
+    found = hashlib.sha256()
+    for name, values in sorted(weights.items()):
+        found.update(name.encode() + values.numpy().tobytes())  # type: ignore[attr-defined]
+    return found.hexdigest()[:16]
+
+
+def _card(order: Order, trainer: Trainer, parity: float, minutes: float, *, resumed: bool) -> Card:
+    args = order.args
+    cluster = with_apps(load_sim_cluster(), args.apps)
+    scenarios = training_scenarios(cluster)
+    notes = ["went on from a checkpoint: the minutes are those after it"] if resumed else []
+    if trainer.best_objective == 0.0:
+        notes.append("no judged iteration beat the heuristic: this is the heuristic, nearly")
+    rows = sum(scenario.length_minutes for scenario in scenarios) * len(args.world_seeds)
+    return Card(
+        model=identity(order.folder / NETWORK, args.agent),
+        contract=VERSION,
+        command=order.command,
+        args=msgspec.to_builtins(args),
+        scenarios=[scenario.name for scenario in scenarios],
+        seeds=list(args.world_seeds),
+        apps=args.apps,
+        heuristic=family_code(family_of(HEURISTIC)),
+        decisions=rows * len(trainer.curve),
+        minutes=minutes,
+        parity=parity,
+        curve=msgspec.to_builtins(trainer.curve),
+        notes=notes,
+    )

@@ -1,0 +1,149 @@
+"""`hirl train commander` and `hirl train soldier`: PPO in the simulator, resumable."""
+
+import shutil
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+
+from models.inputs.errors import InputError
+from models.policies.artefact import CARD, Card
+from models.training.args import SOLDIER, Args
+from services.cli.commands import examples
+from services.cli.options import SeedOption, writable_file, writable_folder
+from services.cli.output import command_line, print_line, progress, table
+
+if TYPE_CHECKING:
+    from models.training.ppo import Iteration
+
+CHECKPOINTS: Final = Path(".hirl/training")
+"""Contains a folder per kind, size and seed."""
+MODELS: Final = Path(".hirl/models")
+_DEFAULTS: Final = Args()
+
+
+def _model_folder(path: Path) -> Path:
+    writable_file(path / CARD)
+    return path
+
+
+OutOption = Annotated[
+    Path,
+    typer.Option("--out", metavar="DIR", callback=_model_folder, help="Folder of the policy."),
+]
+IterationsOption = Annotated[
+    int,
+    typer.Option(
+        "--iterations", metavar="N", min=1, help="Each plays every scenario with every seed."
+    ),
+]
+TrainAppsOption = Annotated[
+    int, typer.Option("--apps", metavar="N", min=20, help="Apps of the clusters to learn in.")
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume/--fresh", help=f"Resume from {CHECKPOINTS}, or start again.")
+]
+
+
+@examples(
+    "hirl train commander",
+    "hirl train commander --apps 60 --iterations 5 --seed 1 --out .hirl/commander",
+)
+def commander(
+    seed: SeedOption = 0,
+    apps: TrainAppsOption = _DEFAULTS.apps,
+    iterations: IterationsOption = _DEFAULTS.iterations,
+    out: OutOption = MODELS / "commander",
+    resume: ResumeOption = True,
+) -> None:
+    """Train a Commander's policy: residuals on the heuristic, rewarded against it.
+
+    Each iteration plays the tuning scenarios and takes PPO's steps. It resumes after an
+    interruption; more --iterations go on from the last state. Writes network, card and curves.
+    """
+    _train(_DEFAULTS._replace(seed=seed, apps=apps, iterations=iterations), out, resume=resume)
+
+
+@examples("hirl train soldier", "hirl train soldier --apps 60 --iterations 5 --out .hirl/soldier")
+def soldier(
+    seed: SeedOption = 0,
+    apps: TrainAppsOption = SOLDIER.apps,
+    iterations: IterationsOption = SOLDIER.iterations,
+    out: OutOption = MODELS / "soldier",
+    resume: ResumeOption = True,
+) -> None:
+    """Train the Soldiers' policy: one network that every app shares, first cloned, then by PPO.
+
+    It first imitates an oracle of its lever as far as what it sees allows, then learns from rewards
+    of each app. Resumes and writes as `hirl train commander` does.
+    """
+    _train(SOLDIER._replace(seed=seed, apps=apps, iterations=iterations), out, resume=resume)
+
+
+def _train(args: Args, out: Path, *, resume: bool) -> None:
+    for module in ("torch", "onnxscript"):
+        if find_spec(module) is None:
+            raise InputError(
+                f"training needs {module}: run `make train-env`, "
+                f"then `.venv-train/bin/hirl train {args.agent}`"
+            )
+    # Only here: torch is not installed where models run.
+    from models.training.produce import Order, produce  # noqa: PLC0415
+
+    console = Console(emoji=False)
+    checkpoints = writable_folder(CHECKPOINTS / f"{args.agent}-{args.apps}-{args.seed}")
+    if not resume and checkpoints.exists():
+        shutil.rmtree(checkpoints)
+    order = Order(args, out, checkpoints, _command(args))
+    with progress("training", args.iterations, console) as advance:
+        card = produce(order, _Progress(console, advance, args), time.monotonic)
+    _show(console, card, args, out)
+
+
+class _Progress:
+    """Prints a line per judgement, and moves a bar for iterations."""
+
+    def __init__(self, console: Console, advance: Callable[[int], None], args: Args) -> None:
+        self._console, self._advance, self._args = console, advance, args
+        self._done = 0
+
+    def prepared(self, scenario: str) -> None:
+        """Print a line for a world."""
+        print_line(self._console, f"warmed up: {scenario}")
+
+    def played(self) -> None:
+        """Too short for the bar."""
+
+    def learned(self, iteration: "Iteration") -> None:
+        """Move the bar; after a resumption by all earlier iterations at once."""
+        self._advance(iteration.iteration + 1 - self._done)
+        self._done = iteration.iteration + 1
+        judged = "" if iteration.judged is None else f"; judged J {iteration.judged:+.2%}"
+        print_line(
+            self._console,
+            f"iteration {self._done}: J {iteration.objective:+.2%}, "
+            f"P0 {iteration.p0_minutes:+.2f} min, nodes {iteration.nodes:+.2%}{judged}",
+        )
+
+
+def _command(args: Args) -> str:
+    given = {"--seed": args.seed, "--apps": args.apps, "--iterations": args.iterations}
+    return command_line(f"hirl train {args.agent}", given) + " --fresh"
+
+
+def _show(console: Console, card: Card, args: Args, out: Path) -> None:
+    judged = [(at + 1, row) for at, row in enumerate(card.curve) if row["judged"] is not None]
+    rows = [(at, f"{row['judged']:+.2%}", f"{row['judged_p0']:+.2f}") for at, row in judged[-10:]]
+    title = "Judged without noise, over the heuristic"
+    console.print(table(title, ("iteration", "J", "P0 minutes"), rows))
+    for note in card.notes:
+        print_line(console, note)
+    print_line(
+        console,
+        f"{card.model}: ONNX within {card.parity:.1e}; {card.minutes:.0f} minutes; written: {out}",
+    )
+    print_line(console, f"next: hirl bench policy --{args.agent} {out} --apps {args.apps}")

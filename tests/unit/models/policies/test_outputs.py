@@ -1,0 +1,147 @@
+"""Whatever a network answers, the residual stays in its ranges and P0 is not sold."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from models.cluster import rows
+from models.cluster.arrays import F32
+from models.control.residual import Advisers
+from models.features.table import APP
+from models.policies.advisers import CommanderPolicy, SoldierPolicy
+from models.policies.contract import NEED_SPAN, OUTPUTS
+from models.policies.inputs import CommanderInputs
+from models.policies.outputs import Answer, need_of, residual_of
+from tests.unit.models.control.control_helpers import (
+    APPS,
+    DOMAINS,
+    INVENTORY,
+    PER_MINUTE,
+    SPIKE,
+    Plant,
+    forecast_of,
+    heuristic,
+    same_plan,
+    world_of,
+)
+
+HIGHEST = INVENTORY.priority == 0
+SIZES = {"rows": 2, "domains": DOMAINS}
+BROKEN = st.sampled_from([np.nan, np.inf, -np.inf, 1e30, -1e30, 0.0, 0.5, 1.0, 2.0])
+
+
+def answer_of(value: float) -> dict[str, F32]:
+    found: dict[str, F32] = {}
+    for one in OUTPUTS:
+        shape = [axis if isinstance(axis, int) else SIZES[axis] for axis in one.shape]
+        found[one.name] = np.full(shape, value, np.float32)
+    return found
+
+
+@given(BROKEN)
+def test_a_residual_is_within_the_contract_whatever_the_network_answers(value: float) -> None:
+    found = residual_of(answer_of(value), INVENTORY.priority)
+    for tensor in OUTPUTS:
+        field = getattr(found, tensor.name)
+        assert np.isfinite(field).all()
+        assert tensor.low <= field.min() <= field.max() <= tensor.high
+
+
+@given(BROKEN)
+def test_the_highest_priority_never_gets_less_than_from_the_heuristic(value: float) -> None:
+    found = residual_of(answer_of(value), INVENTORY.priority)
+    for factors in (found.headroom, found.urgency, found.comfort):
+        assert (factors[:, HIGHEST] >= 1.0).all()
+    for weights in (found.pods, found.nodes):
+        assert (weights[:, HIGHEST] >= 0.0).all()
+
+
+def test_what_is_not_a_number_leaves_its_domain_to_the_heuristic() -> None:
+    answer = answer_of(1.2)
+    answer["headroom"][:, 2] = np.nan
+    found = residual_of(answer, INVENTORY.priority)
+    assert found.headroom[0].tolist() == pytest.approx([1.2, 1.2, 1.0, 1.2, 1.2])
+
+
+@given(arrays(np.float32, (1, APPS), elements=st.floats(width=32)))
+def test_needs_are_within_the_contract_and_p0_is_never_lowered(answer: F32) -> None:
+    status = Plant().status
+    features = np.zeros((1, APP.width, APPS), np.float32)
+    found = need_of(answer, status, features, INVENTORY.priority)
+    assert np.isfinite(found).all()
+    assert found.min() >= np.float32(1 / NEED_SPAN)
+    assert found.max() <= np.float32(NEED_SPAN)
+    assert (found[:, HIGHEST[INVENTORY.domain]] >= 1.0).all()
+
+
+def test_apps_without_a_sample_are_left_to_the_heuristic() -> None:
+    features = np.zeros((1, APP.width, APPS), np.float32)
+    features[0, APP.at("missing"), 3] = 1.0
+    found = need_of(
+        np.full((1, APPS), 1.3, np.float32), Plant().status, features, INVENTORY.priority
+    )
+    assert found[0, 3] == 1.0
+    assert found[0, 4] == np.float32(1.3)
+
+
+class Chance:
+    """Networks that answer at random: within their range, beyond it, or with broken numbers."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = np.random.default_rng(seed)
+
+    def commander(self, inputs: CommanderInputs, /) -> Answer:
+        return {name: self._numbers(values.shape) for name, values in answer_of(1.0).items()
+                if inputs.domain.shape[0] == 2}  # fmt: skip
+
+    def soldier(self, inputs: F32, /) -> F32:
+        return self._numbers(inputs.shape[:2])
+
+    def _numbers(self, shape: tuple[int, ...]) -> F32:
+        odd = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 0.0, -1.0], np.float32)
+        usual = self._draw.uniform(0.3, 3.0, shape).astype(np.float32)
+        broken = self._draw.random(shape) < 0.3
+        return np.where(broken, self._draw.choice(odd, shape), usual).astype(np.float32)
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(0, 2**31))
+def test_random_and_broken_answers_cause_no_overrun(seed: int) -> None:
+    world = world_of(SPIKE, minutes=4, seeds=(0, 1))
+    chance, inventory = Chance(seed), world.inventory
+    controller = heuristic()
+    controller._advisers = Advisers(
+        CommanderPolicy(inventory, chance.commander), SoldierPolicy(inventory, chance.soldier)
+    )
+    state = controller.start(world.observe())
+    while world.tick < world.timeline.total_ticks:
+        plan, state = controller.step(world.observe(), None, state)
+        world.step(plan)
+    assert controller.overruns(state).tolist() == [0, 0]
+
+
+def test_networks_that_answer_one_and_zero_are_the_heuristic_bit_for_bit() -> None:
+    plain, advised = heuristic(), heuristic()
+
+    def neutral(_inputs: CommanderInputs) -> Answer:
+        weights = ("pods", "nodes")
+        return {name: np.full_like(values[:1], 0.0 if name in weights else 1.0)
+                for name, values in answer_of(1.0).items()}  # fmt: skip
+
+    def same(inputs: F32) -> F32:
+        return np.ones(inputs.shape[:2], np.float32)
+
+    advised._advisers = Advisers(
+        CommanderPolicy(INVENTORY, neutral), SoldierPolicy(INVENTORY, same)
+    )
+    one, other = Plant(work=11.0, nodes=60), Plant(work=11.0, nodes=60)
+    mine, theirs = plain.start(one.observe()), advised.start(other.observe())
+    for _ in range(3 * PER_MINUTE):
+        plan, mine = plain.step(one.observe(), forecast_of(one, 1.3), mine)
+        advice, theirs = advised.step(other.observe(), forecast_of(other, 1.3), theirs)
+        assert same_plan(plan, advice)
+        one.apply(plan)
+        other.apply(advice)
+    assert one.status[0, rows.REPLICAS].sum() > 0

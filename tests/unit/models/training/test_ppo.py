@@ -1,0 +1,111 @@
+"""Training: the same seed gives the same weights, and an interruption changes nothing."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from models.control.residual import Advisers
+from models.inputs.errors import InputError
+from models.policies.artefact import CommanderSession, SoldierSession
+from models.policies.contract import APP_COLUMNS, INPUTS
+from models.policies.inputs import CommanderInputs
+from models.sim.config.scenario import Scenario
+from models.training.args import SOLDIER, Args
+from tests.unit.models.control.control_helpers import CLUSTER, POPULATION, SPIKE
+
+torch = pytest.importorskip("torch", reason="training needs torch: run `make test-train`")
+
+from models.training.agents import agent_of  # noqa: E402
+from models.training.export import TOLERANCE, export  # noqa: E402
+from models.training.ppo import Iteration, Trainer, judge  # noqa: E402
+from models.training.rollouts import Track  # noqa: E402
+
+SCENARIO = Scenario(
+    name="short", shows="What the test needs.", start="Mon 10:00", length_minutes=5,
+    warmup_minutes=2, events=(SPIKE,),
+)  # fmt: skip
+TINY = Args(iterations=2, judge_every=1, epochs=2, minibatch=8, hidden=8)
+TINY_SOLDIER = SOLDIER._replace(iterations=2, judge_every=1, epochs=1, minibatch=256, hidden=8)
+FIRST = msgspec.structs.fields(Iteration)[0].name
+
+
+class Quiet:
+    def played(self) -> None: ...
+
+    def learned(self, iteration: Iteration) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def track() -> Track:
+    return Track(CLUSTER, SCENARIO, (0, 1), POPULATION, "none")
+
+
+def trained(args: Args, track: Track, file: Path) -> Trainer:
+    trainer = Trainer(args, file)
+    trainer.learn([track], [track], Quiet())
+    return trainer
+
+
+def weights(trainer: Trainer) -> list[np.ndarray]:
+    return [value.numpy().copy() for value in trainer.agent.policy.state_dict().values()]
+
+
+def test_a_track_that_is_played_again_costs_the_same(track: Track) -> None:
+    again = track.play(Advisers())
+    for one, other in zip(again, track.plain, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert track.plain.nodes.min() > 0.0
+
+
+@pytest.mark.parametrize("args", [TINY, TINY_SOLDIER], ids=["commander", "soldier"])
+def test_a_resumed_run_ends_with_the_weights_of_one_that_was_not_interrupted(
+    args: Args, track: Track, tmp_path: Path
+) -> None:
+    whole = trained(args, track, tmp_path / "whole.pt")
+    trained(args._replace(iterations=1), track, tmp_path / "parts.pt")
+    resumed = trained(args, track, tmp_path / "parts.pt")
+    for one, other in zip(weights(whole), weights(resumed), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert [getattr(each, FIRST) for each in whole.curve] == [0, 1]
+    fresh = weights(Trainer(args, tmp_path / "none.pt"))
+    assert not all(np.array_equal(a, b) for a, b in zip(fresh, weights(whole), strict=True))
+
+
+def test_a_checkpoint_of_other_settings_is_refused(track: Track, tmp_path: Path) -> None:
+    trained(TINY._replace(iterations=1), track, tmp_path / "state.pt")
+    with pytest.raises(InputError, match="other settings"):
+        Trainer(TINY._replace(hidden=16), tmp_path / "state.pt")
+
+
+def test_an_untrained_policy_is_nearly_the_heuristic(track: Track) -> None:
+    torch.manual_seed(0)
+    agent = agent_of(TINY)
+    _, costs = agent.play(track, None)
+    assert abs(judge([(track, costs)]).objective) < 0.05
+
+
+# torch warns about its own exporter.
+@pytest.mark.filterwarnings("ignore")
+def test_the_exported_commander_answers_alike_for_any_number_of_domains(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    assert export("commander", agent_of(TINY).exported, tmp_path / "c.onnx") <= TOLERANCE
+    session = CommanderSession(tmp_path / "c.onnx")
+    for domains, pools in ((3, 2), (5, 4), (12, 7)):
+        sizes = {"rows": 2, "domains": domains, "pools": pools}
+        shapes = [[sizes[a] if isinstance(a, str) else a for a in one.shape] for one in INPUTS]
+        answer = session(CommanderInputs(*(np.ones(shape, np.float32) for shape in shapes)))
+        assert answer["headroom"].shape == (2, domains)
+        assert answer["spare"].shape == (2, 1)
+
+
+# torch warns about its own exporter.
+@pytest.mark.filterwarnings("ignore")
+def test_an_app_gets_the_same_factor_whichever_apps_are_beside_it(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    assert export("soldier", agent_of(TINY_SOLDIER).exported, tmp_path / "s.onnx") <= TOLERANCE
+    session = SoldierSession(tmp_path / "s.onnx")
+    inputs = np.random.default_rng(0).normal(size=(2, 70, len(APP_COLUMNS))).astype(np.float32)
+    together = session(inputs)
+    np.testing.assert_array_equal(session(inputs[:, 30:40]), together[:, 30:40])

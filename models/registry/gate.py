@@ -1,0 +1,310 @@
+"""Whether a model may be promoted: small checks of recorded evidence, and a verdict with reasons.
+
+Each check says what was found, what is allowed, and what would pass. Evidence that is missing fails
+its check: what was not measured is not known to be harmless.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from models.registry.manifest import Manifest
+from models.registry.parity import PARITY
+from models.statistics import mean, ratio_over_scenarios
+
+F64 = NDArray[np.float64]
+Table = list[list[float]]
+"""[scenarios, seeds]."""
+
+LEAST_STATES: Final = 100
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Thresholds of the gate."""
+
+    parity: float = PARITY
+    """Largest difference between the network and its export."""
+    drift: float = 0.05
+    """Largest Kolmogorov-Smirnov distance of a feature between training and serving."""
+    p0_share: float = 0.05
+    """By how much of the incumbent's P0 violation minutes a scenario may be worse, at most, with
+    97.5 % confidence: without any room, no model that is equal could pass in every scenario."""
+    p0_minutes: float = 1.0
+    """The same in minutes a run, for scenarios in which hardly any occur."""
+    oscillation: float = 0.03
+    """Largest share of decisions that undo the one before."""
+    decision_ms: float = 5.0
+    """Longest decision, 99th percentile."""
+    z: float = 1.645
+    """Quantile of the certificate: 95 %, one-sided."""
+
+
+class Runs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The same figure of both models: scenarios by seeds, the same seeds for both."""
+
+    scenarios: list[str]
+    candidate: Table
+    incumbent: Table
+
+
+class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Costs of independent simulated trajectories, the cap, and how exact the bound has to be."""
+
+    trajectories: list[float]
+    cap: float
+    epsilon: float
+
+
+class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Values of one input in training and in recorded frames."""
+
+    training: list[float]
+    serving: list[float]
+
+
+class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What was measured; None where nothing was."""
+
+    parity: float | None = None
+    """Largest difference between the outputs here and those of the export."""
+    states: int = 0
+    """Number of states it was measured on."""
+    features_sha256: str = ""
+    """Digest of the features that services encode."""
+    world_sha256: str = ""
+    """Digest of the world that the evidence comes from."""
+    features: dict[str, Feature] | None = None
+    objective: Runs | None = None
+    """J."""
+    p0_minutes: Runs | None = None
+    """Violation minutes of the highest priority."""
+    budget_overruns: int | None = None
+    spend_overruns: int | None = None
+    oscillation: float | None = None
+    cost: Cost | None = None
+    decision_ms: float | None = None
+    """99th percentile."""
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One check and its outcome."""
+
+    name: str
+    passed: bool
+    found: str
+    allowed: str
+    remedy: str = ""
+    """What would pass; empty if it did."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.found}, allowed {self.allowed}; {self.remedy}"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a model may be promoted, and why not."""
+
+    accepted: bool
+    checks: list[Check]
+
+    @property
+    def reasons(self) -> list[str]:
+        """The checks that failed."""
+        return [str(check) for check in self.checks if not check.passed]
+
+
+def judge(
+    manifest: Manifest, evidence: Evidence, limits: Limits, *, equal_ok: bool = False
+) -> Verdict:
+    """Run every check."""
+    policy = manifest.kind != "forecaster"
+    checks = [
+        parity(evidence, limits),
+        features_match(manifest, evidence),
+        world_matches(manifest, evidence),
+        drift(evidence, limits),
+        objective(evidence, equal_ok=equal_ok),
+        p0(evidence, limits),
+        overruns("budget overruns", evidence.budget_overruns),
+        overruns("spend overruns", evidence.spend_overruns),
+        decision_time(evidence, limits),
+    ]
+    if policy:
+        # A forecast moves nothing by itself: only raises what the heuristic does.
+        checks += [oscillation(evidence, limits), certificate(evidence, limits)]
+    return Verdict(accepted=all(check.passed for check in checks), checks=checks)
+
+
+def parity(evidence: Evidence, limits: Limits) -> Check:
+    """The export answers like the network, on enough states."""
+    allowed = f"below {limits.parity:g} on {LEAST_STATES} states"
+    if evidence.parity is None:
+        return _unknown("parity", allowed, "an artefact with samples.json")
+    enough = evidence.states >= LEAST_STATES
+    return _check(
+        "parity", enough and evidence.parity < limits.parity,
+        f"{evidence.parity:.1e} on {evidence.states}", allowed,
+        "export it again from the same weights" if enough else f"{LEAST_STATES} states in samples",
+    )  # fmt: skip
+
+
+def features_match(manifest: Manifest, evidence: Evidence) -> Check:
+    """Services encode the features that the model was trained on."""
+    same = bool(evidence.features_sha256) and manifest.features_sha256 == evidence.features_sha256
+    return _check(
+        "features", same, f"trained on {_short(manifest.features_sha256)}",
+        f"{_short(evidence.features_sha256)}, which services encode",
+        "train it again with the features of this release",
+    )  # fmt: skip
+
+
+def world_matches(manifest: Manifest, evidence: Evidence) -> Check:
+    """The evidence comes from the world that the model was trained in."""
+    # A model that learned from no single world can be judged in any.
+    same = manifest.world_sha256 in ("", evidence.world_sha256)
+    return _check(
+        "world", same, f"trained in {_short(manifest.world_sha256)}",
+        f"{_short(evidence.world_sha256)}, in which it was judged",
+        "judge it in its own world, or train it again in this one",
+    )  # fmt: skip
+
+
+def drift(evidence: Evidence, limits: Limits) -> Check:
+    """The features that services see are distributed as in training."""
+    allowed = f"at most {limits.drift:g}"
+    if not evidence.features:
+        return _unknown("drift", allowed, "features of recorded frames beside those of training")
+    distances = {
+        name: ks_distance(np.array(one.training), np.array(one.serving))
+        for name, one in evidence.features.items()
+    }
+    name = max(distances, key=lambda one: distances[one])
+    worst = distances[name]
+    return _check(
+        "drift", worst <= limits.drift, f"{worst:.3f} of {name}", allowed,
+        f"train it on frames like the recorded ones: {name} is another now",
+    )  # fmt: skip
+
+
+def objective(evidence: Evidence, *, equal_ok: bool) -> Check:
+    """J is lower than the incumbent's, over scenarios and seeds drawn together."""
+    allowed = "an interval below 1 times the incumbent's"
+    allowed = "an interval that reaches 1 or less" if equal_ok else allowed
+    runs = evidence.objective
+    if runs is None:
+        return _unknown("objective", allowed, "runs of both models on held-out seeds")
+    found = ratio_over_scenarios(_table(runs.candidate), _table(runs.incumbent))
+    text = f"J {found.value:.3f} [{found.low:.3f}, {found.high:.3f}] times the incumbent's"
+    # NaN compares as false: one run has no interval, and proves nothing.
+    passed = found.low <= 1.0 if equal_ok else found.high < 1.0
+    worse = found.low > 1.0
+    remedy = (
+        f"it is worse: J has to fall by {found.value - 1:.1%} more"
+        if worse
+        else "it is not known to be better: more seeds, or --equal-ok if equal will do"
+    )
+    return _check("objective", bool(passed), text, allowed, remedy)
+
+
+def p0(evidence: Evidence, limits: Limits) -> Check:
+    """No scenario sells the highest priority, whatever the others gain."""
+    allowed = (
+        f"at most {limits.p0_share:.0%} of the incumbent's or {limits.p0_minutes:g} min more, "
+        "in every scenario"
+    )
+    runs = evidence.p0_minutes
+    if runs is None:
+        return _unknown("p0", allowed, "P0 violation minutes of both models")
+    worst, text, sold = -np.inf, "", list[str]()
+    rows = zip(runs.scenarios, runs.candidate, runs.incumbent, strict=True)
+    for scenario, candidate, incumbent in rows:
+        ours, theirs = np.array(candidate), np.array(incumbent)
+        more = mean(ours - theirs)
+        room = max(limits.p0_share * float(theirs.mean()), limits.p0_minutes)
+        # One seed has no interval, and proves nothing.
+        excess = more.high - room if np.isfinite(more.high) else np.inf
+        if excess > 0:
+            sold.append(scenario)
+        if excess > worst:
+            worst = excess
+            text = (
+                f"{scenario}: {more.value:+.1f} min, upper bound {more.high:+.1f}, room {room:.1f}"
+            )
+    remedy = f"P0 must not get worse in {', '.join(sold)}"
+    return _check("p0", bool(text) and not sold, text or "no scenario", allowed, remedy)
+
+
+def overruns(name: str, count: int | None) -> Check:
+    """Nothing was ever spent that was not granted."""
+    if count is None:
+        return _unknown(name, "0", "a run that counts them")
+    return _check(name, count == 0, f"{count:,}", "0", "its plans are not projected: a defect")
+
+
+def oscillation(evidence: Evidence, limits: Limits) -> Check:
+    """Decisions seldom undo the one before."""
+    allowed = f"below {limits.oscillation:.0%}"
+    if evidence.oscillation is None:
+        return _unknown("oscillation", allowed, "the share of reversals")
+    return _check(
+        "oscillation", evidence.oscillation < limits.oscillation, f"{evidence.oscillation:.1%}",
+        allowed, "train it with a higher cost of moving",
+    )  # fmt: skip
+
+
+def certificate(evidence: Evidence, limits: Limits) -> Check:
+    """Enough trajectories, N >= (z sigma / epsilon)^2, and mean cost + epsilon below the cap."""
+    allowed = "mean + epsilon below the cap, on N >= (z sigma / epsilon)^2 trajectories"
+    cost = evidence.cost
+    if cost is None or len(cost.trajectories) < 2 or not cost.epsilon > 0:
+        return _unknown("certificate", allowed, "costs of simulated trajectories")
+    costs = np.array(cost.trajectories)
+    average = float(costs.mean())
+    needed = int(np.ceil((limits.z * float(costs.std(ddof=1)) / cost.epsilon) ** 2))
+    bound, enough = average + cost.epsilon, costs.size >= needed
+    found = f"{bound:,.1f} on {costs.size}, needed {needed}, cap {cost.cap:,.1f}"
+    remedy = f"a cost lower by {bound - cost.cap:,.1f}" if enough else f"{needed} trajectories"
+    return _check("certificate", bool(enough and bound <= cost.cap), found, allowed, remedy)
+
+
+def decision_time(evidence: Evidence, limits: Limits) -> Check:
+    """A decision is made in time."""
+    allowed = f"at most {limits.decision_ms:g} ms"
+    if evidence.decision_ms is None:
+        return _unknown("decision time", allowed, "the 99th percentile of its decisions")
+    return _check(
+        "decision time", evidence.decision_ms <= limits.decision_ms,
+        f"{evidence.decision_ms:.2f} ms p99", allowed, "a smaller network",
+    )  # fmt: skip
+
+
+def ks_distance(one: F64, other: F64) -> float:
+    """The largest distance between two empirical distributions; 1 where one has no numbers."""
+    one, other = (np.sort(values[np.isfinite(values)]) for values in (one, other))
+    if not one.size or not other.size:
+        return 1.0
+    every = np.concatenate([one, other])
+    shares = (np.searchsorted(v, every, side="right") / v.size for v in (one, other))
+    first, second = shares
+    return float(np.abs(first - second).max())
+
+
+def _check(name: str, passed: bool, found: str, allowed: str, remedy: str) -> Check:
+    return Check(
+        name=name, passed=bool(passed), found=found, allowed=allowed,
+        remedy="" if passed else remedy,
+    )  # fmt: skip
+
+
+def _unknown(name: str, allowed: str, missing: str) -> Check:
+    return _check(name, False, "no evidence", allowed, f"needs {missing}")
+
+
+def _table(rows: Sequence[Sequence[float]]) -> F64:
+    return np.array(rows, np.float64)
+
+
+def _short(digest: str) -> str:
+    return digest[:12] or "none"

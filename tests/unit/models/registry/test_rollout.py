@@ -1,0 +1,208 @@
+"""A candidate moves on stage by stage, and whatever goes wrong leads back to what worked."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.registry.rollout import (
+    Change,
+    Order,
+    Ref,
+    Rollout,
+    Rules,
+    Sample,
+    Stage,
+    chosen,
+    failed,
+    loaded,
+    observed,
+    ordered,
+    share_of,
+)
+
+OLD, NEW = Ref("a/1", "1" * 64), Ref("a/2", "2" * 64)
+RULES = Rules(shadow_decisions=3, stage_decisions=2)
+START = Rollout(incumbent=OLD)
+
+
+def promoted(rollout: Rollout = START, order: str = "1", tick: int = 0) -> Rollout:
+    rollout, change = ordered(rollout, Order(order, NEW), tick)
+    assert change == Change("loading", NEW, "ordered")
+    rollout, change = loaded(rollout, NEW.sha256, "", tick, RULES)
+    assert change is not None
+    assert change.phase == "shadow"
+    return rollout
+
+
+def play(rollout: Rollout, ticks: range, sample: Sample = Sample()) -> tuple[Rollout, list[str]]:  # noqa: B008
+    phases = []
+    for tick in ticks:
+        rollout, change = observed(rollout, sample, tick, RULES)
+        if change is not None:
+            phases.append(f"{change.phase} {share_of(rollout, RULES):g}")
+    return rollout, phases
+
+
+def test_a_good_candidate_passes_shadow_and_three_shares_and_the_old_one_stays_open() -> None:
+    rollout, phases = play(promoted(), range(1, 20))
+    assert phases == ["canary 0.05", "canary 0.3", "canary 1", "serving 0"]
+    assert (rollout.incumbent, rollout.previous, rollout.candidate) == (NEW, OLD, None)
+    assert set(rollout.needed()) == {OLD, NEW}
+
+
+def test_nothing_is_applied_in_shadow() -> None:
+    assert share_of(promoted(), RULES) == 0
+    assert share_of(START, RULES) == 0
+
+
+@pytest.mark.parametrize("at", [1, 4, 6, 8])
+def test_a_fault_in_any_stage_takes_it_back_in_the_same_tick_and_locks(at: int) -> None:
+    rollout, _ = play(promoted(), range(1, at))
+    rollout, change = observed(rollout, Sample(fault="headroom: no number"), at, RULES)
+    assert change is not None
+    assert (change.phase, change.version) == ("rolled-back", NEW)
+    assert change.reason == "headroom: no number"
+    assert rollout.incumbent == OLD
+    assert rollout.stage == Stage.NONE
+    again, change = ordered(rollout, Order("2", NEW), at + 1)
+    assert change is not None
+    assert change.phase == "refused"
+    assert "unlock" in change.reason
+    assert again.candidate is None
+    promoted(rollout, "3", at + RULES.lock_ticks)
+    unlocked, change = ordered(rollout, Order("4", NEW, unlock=True), at + 1)
+    assert unlocked.candidate == NEW
+
+
+@pytest.mark.parametrize(("cost", "phases"), [(1.019, 4), (1.021, 1)])
+def test_a_candidate_that_costs_two_percent_more_is_taken_back(cost: float, phases: int) -> None:
+    sample = Sample(cost_incumbent=1.0, cost_candidate=cost)
+    rollout, found = play(promoted(), range(1, 20), sample)
+    assert len(found) == phases
+    assert (rollout.incumbent == NEW) == (phases == 4)
+
+
+def test_what_cannot_be_loaded_never_replaces_what_works() -> None:
+    rollout, _ = ordered(START, Order("1", NEW), 0)
+    rollout, change = loaded(rollout, NEW.sha256, "is not signed", 0, RULES)
+    assert change == Change("refused", NEW, "is not signed")
+    assert rollout.incumbent == OLD
+    assert rollout.candidate is None
+
+
+def test_an_incumbent_that_cannot_be_loaded_after_a_restart_is_tried_again() -> None:
+    rollout, change = loaded(START, OLD.sha256, "the store is away", 100, RULES)
+    assert change is not None
+    assert change.phase == "heuristic"
+    assert (rollout.incumbent, rollout.retry_at) == (OLD, 100 + RULES.retry_ticks)
+    rollout, _ = loaded(rollout, OLD.sha256, "", 160, RULES)
+    assert rollout.fallback_reason == ""
+
+
+def test_an_incumbent_that_errs_gives_way_to_what_it_replaced() -> None:
+    rollout, _ = play(promoted(), range(1, 20))
+    rollout, change = failed(rollout, "need: no number", 30, RULES)
+    assert change is not None
+    assert (change.phase, rollout.incumbent, rollout.previous) == ("rolled-back", OLD, None)
+    assert rollout.locked_until == 30 + RULES.lock_ticks
+    rollout, _ = failed(rollout, "again", 31, RULES)
+    assert rollout.incumbent is None
+    assert failed(rollout, "x", 32, RULES) == (rollout, None)
+
+
+def test_an_order_seen_twice_or_a_tick_seen_twice_changes_nothing() -> None:
+    rollout = promoted()
+    assert ordered(rollout, Order("1", NEW), 5) == (rollout, None)
+    rollout, _ = observed(rollout, Sample(), 1, RULES)
+    assert observed(rollout, Sample(), 1, RULES) == (rollout, None)
+
+
+def test_a_rollback_is_obeyed_at_once_whatever_the_stage() -> None:
+    for tick in (1, 4, 8, 20):
+        rollout, _ = play(promoted(), range(1, tick))
+        rollout, change = ordered(rollout, Order("2", None, at_once=True), tick)
+        assert change is not None
+        assert change.phase == "rolled-back"
+        assert rollout.incumbent is None
+        assert rollout.candidate is None
+
+
+@pytest.mark.parametrize(("hold", "last"), [("shadow", Stage.SHADOW), ("canary", Stage.CANARY)])
+def test_a_stage_waits_for_an_operator_where_it_is_told_to(hold: str, last: Stage) -> None:
+    rollout, _ = play(replace(promoted(), hold_at=hold), range(1, 50))
+    assert rollout.stage == last
+    assert rollout.incumbent == OLD
+    rollout, _ = ordered(rollout, Order("2", NEW, hold_at="serving"), 50)
+    rollout, _ = play(rollout, range(51, 80))
+    assert rollout.incumbent == NEW
+
+
+def test_nothing_is_begun_while_the_registry_is_locked() -> None:
+    rollout, change = ordered(START, Order("1", NEW, locked=True), 0)
+    assert change is not None
+    assert change.phase == "refused"
+    assert rollout.candidate is None
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=20, unique=True))
+def test_later_stages_contain_the_earlier_ones_and_the_last_is_everybody(ids: list[str]) -> None:
+    few, more, every = (chosen(ids, "v", share) for share in RULES.shares)
+    assert few.sum() >= 1
+    assert (few <= more).all()
+    assert every.all()
+    assert not chosen(ids, "v", 0.0).any()
+    # By the id alone: neither order nor the other ids of a process change a rank.
+    again = chosen(ids[::-1], "v", 0.30)[::-1]
+    np.testing.assert_array_equal(more, again)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.builds(
+            Order,
+            st.text("ab", min_size=1, max_size=3),
+            st.sampled_from([None, OLD, NEW]),
+            st.booleans(),
+            st.booleans(),
+            st.sampled_from(["shadow", "canary", "serving"]),
+            st.booleans(),
+        ),
+        st.tuples(st.sampled_from([OLD.sha256, NEW.sha256]), st.sampled_from(["", "bad"])),
+        st.builds(
+            Sample, st.sampled_from(["", "bad"]), st.floats(0, 2), st.floats(0, 2), st.floats(0, 1)
+        ),
+        st.just("failed"),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_whatever_happens_only_a_version_that_was_loaded_and_in_no_fault_moves_on(
+    steps: list[object],
+) -> None:
+    rollout, open_versions = START, {OLD.sha256}
+    for tick, step in enumerate(steps):
+        before = rollout
+        if isinstance(step, Order):
+            rollout, _ = ordered(rollout, step, tick)
+        elif isinstance(step, tuple) and not isinstance(step, Sample):
+            sha256, problem = step
+            rollout, _ = loaded(rollout, sha256, problem, tick, RULES)
+            if not problem:
+                open_versions.add(sha256)
+        elif isinstance(step, Sample):
+            rollout, _ = observed(rollout, step, tick, RULES)
+            if step.fault and before.stage in (Stage.SHADOW, Stage.CANARY):
+                assert rollout.candidate is None
+        else:
+            rollout, _ = failed(rollout, "bad", tick, RULES)
+        if rollout.stage in (Stage.SHADOW, Stage.CANARY):
+            assert rollout.candidate is not None
+            assert rollout.candidate.sha256 in open_versions
+        assert (rollout.candidate is None) == (rollout.stage == Stage.NONE)
+        assert 0.0 <= share_of(rollout, RULES) <= 1.0

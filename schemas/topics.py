@@ -18,6 +18,7 @@ from schemas.domain_observed import DomainObserved
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
+from schemas.model_judged import ModelJudged
 from schemas.model_promoted import ModelPromoted
 from schemas.override_issued import OverrideIssued
 from schemas.pool_observed import PoolObserved
@@ -46,12 +47,12 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     no key."""
     about: str
     producers: tuple[str, ...]
-    """Principals that may write; ACLs are made from this. Not all are services: `agent`, `registry`
-    and `trainer` are planned, `operator` is people and their tools, `provisioner` is the simulated
-    cluster."""
+    """Principals that may write; ACLs are made from this. Not all are services: `operator` and
+    `registry` are people and their tools, `provisioner` is the simulated cluster, `agent` and
+    `trainer` are planned."""
     consumers: tuple[str, ...]
     """Principals that may read; ACLs are made from this. `operator` reads everything, for
-    `hirl tail` and `hirl explain`. No service reads ModelPromoted yet."""
+    `hirl tail` and `hirl explain`. Only the forecaster follows ModelPromoted so far."""
     partitions: int = DOMAIN_PARTITIONS
     cleanup: Cleanup = "delete"
     retention_ms: int = DAY_MS
@@ -224,9 +225,20 @@ TOPICS: Final = (
         key="model",
         about="Model versions that services switch to.",
         producers=("registry",),
-        consumers=("forecaster", "commander", "soldier", "operator"),
+        consumers=("forecaster", "commander", "soldier", "registry", "operator"),
         partitions=1,
         cleanup="compact",
+        # As long as the history of what became of them.
+        history_ms=30 * DAY_MS,
+    ),
+    Topic(
+        name="hirl.model-judged.v1",
+        event=ModelJudged,
+        key="scope",
+        about="The history of rollouts: what services made of promoted models.",
+        producers=("forecaster", "commander", "soldier"),
+        consumers=("registry", "operator"),
+        retention_ms=30 * DAY_MS,
     ),
     Topic(
         name="hirl.transition-recorded.v1",

@@ -84,6 +84,13 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     model_keys: str = ""
     """Path of a public key, or of a folder with *.pub: who may sign models. Empty: nobody, and
     only models that ship with this release are served."""
+    model_store: str = ""
+    """Folder or URL of the artefacts that are promoted; URLs need the extra `stores`. Empty: none,
+    and only what ships is served."""
+    rollout_shadow_decisions: int = 15
+    """Decisions that a promoted model makes in shadow, before any of them is applied."""
+    rollout_stage_decisions: int = 10
+    """Decisions in each stage of its canary."""
     speed: float = 1.0
     """Seconds of event time per wall second of a free-running simulated cluster."""
 
@@ -92,6 +99,7 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             "session_timeout_seconds", "heartbeat_seconds", "commit_seconds", "in_flight"
         )  # fmt: skip
         positive += ("acknowledgement_seconds", "drain_seconds", "silence_seconds", "speed")
+        positive += ("rollout_shadow_decisions", "rollout_stage_decisions")
         for name in positive:
             # `not x > 0` instead of `x <= 0`: it refuses NaN, too.
             if not getattr(self, name) > 0:

@@ -13,7 +13,7 @@ from kafka.errors import KafkaError
 from models.inputs.errors import InputError
 from schemas.app_declared import AppDeclared
 from schemas.codec import encode
-from schemas.fields import LONGEST_TEXT
+from schemas.fields import LONGEST_TEXT, Event
 from schemas.override_issued import OrderKind, OverrideIssued, ScopeKind
 from schemas.scale_applied import ScaleApplied
 from schemas.topics import topic_of
@@ -213,29 +213,29 @@ def read_topic(reader: TopicReader, kind: type[Any]) -> list[ReadRecord]:
     return reader.read_to_end([topic_of(kind).name])
 
 
-def publish(options: dict[str, Any], orders: Sequence[OverrideIssued]) -> None:
-    """Send orders and wait until the broker has them all."""
+def publish(options: dict[str, Any], orders: Sequence[Event], source: str = _SOURCE) -> None:
+    """Send orders of one kind and wait until the broker has them all."""
     try:
         producer = KafkaProducer(**options, acks="all", max_block_ms=_SEND_S * 1000)
     except KafkaError as error:
-        raise _not_sent(error) from None
+        raise _not_sent(error, orders) from None
     try:
         sent = [
             producer.send(record.topic, key=record.key, value=record.value,
                           headers=list(record.headers))
             for order in orders
-            for record in encode(order, _SOURCE)
+            for record in encode(order, source)
         ]  # fmt: skip
         for one in sent:
             one.get(timeout=_SEND_S)
     except KafkaError as error:
-        raise _not_sent(error) from None
+        raise _not_sent(error, orders) from None
     finally:
         producer.close(timeout=1)
 
 
-def _not_sent(error: KafkaError) -> InputError:
+def _not_sent(error: KafkaError, orders: Sequence[Event]) -> InputError:
     return InputError(
         f"the order was not sent ({error}): does Kafka run, and may this user write to "
-        f"{topic_of(OverrideIssued).name}? Pass --credentials of a user who may"
+        f"{topic_of(orders[0]).name}? Pass --credentials of a user who may"
     )

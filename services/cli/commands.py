@@ -24,6 +24,7 @@ class Command(NamedTuple):
 GROUPS: Final = {
     "override": "Orders of operators to the running system.",
     "breaker": "Circuit breakers: show, open and reset them.",
+    "models": "Model artefacts: sign, check, promote and roll back.",
     "train": "Train models; needs the environment of `make train-env`.",
     "world": "Inspect the simulated cluster itself.",
     "bench": "Measure speed, and compare controllers.",
@@ -112,6 +113,50 @@ COMMANDS: Final[dict[str, Command]] = {
     "breaker reset": Command(
         "services.cli.bus.breaker:reset",
         "Close an open breaker once; it opens again if its cause is still there.",
+    ),
+    "models keygen": Command(
+        "services.cli.models.artefacts:keygen",
+        "Make a key to sign models with, and the public key that services trust.",
+    ),
+    "models add": Command(
+        "services.cli.models.artefacts:add",
+        "Check a trained model, sign it and put it into the store; promotes nothing.",
+    ),
+    "models list": Command(
+        "services.cli.models.artefacts:list_models",
+        "List the artefacts of a store, and what is wrong with those that no service would open.",
+    ),
+    "models show": Command(
+        "services.cli.models.artefacts:show",
+        "Print the manifest of an artefact: what it is, where it comes from, who signed it.",
+    ),
+    "models verify": Command(
+        "services.cli.models.artefacts:verify",
+        "Check an artefact as a service would, its samples included; exit 2 if it is refused.",
+    ),
+    "models evaluate": Command(
+        "services.cli.models.gate:evaluate",
+        "Judge a model by recorded evidence; exit 1 if it may not be promoted.",
+    ),
+    "models promote": Command(
+        "services.cli.models.promoting:promote",
+        "Let services serve a model: shadow first, then a share of the domains, then all.",
+    ),
+    "models rollback": Command(
+        "services.cli.models.promoting:rollback",
+        "Return to an earlier version, or to what ships, at once.",
+    ),
+    "models lock": Command(
+        "services.cli.models.promoting:lock",
+        "Let services begin nothing new; what they serve stays.",
+    ),
+    "models unlock": Command(
+        "services.cli.models.promoting:unlock",
+        "End a lock, that of a rollback included.",
+    ),
+    "models history": Command(
+        "services.cli.models.promoting:history",
+        "Show what was ordered and what services made of it, with the evidence.",
     ),
     "chaos": Command(
         "services.cli.benchmarks.chaos:chaos",

@@ -15,6 +15,7 @@ from models.control.plausible import factor_problem
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import Given, Learned
 from models.forecaster.learned.record import record_of, rows_of
+from models.forecaster.learned.serving import Model
 from models.forecaster.minutes import add_tick, start_minutes
 from models.forecaster.port import Forecaster, ticks_per_minute
 from schemas.app_declared import AppDeclared
@@ -62,7 +63,9 @@ class ModelBuilder:
         """`minutes` is the length of a stretch."""
         self._cluster, self._model, self._minutes = cluster, model, minutes
         self._learning = learning
-        self._network = open_network(learning) if model == LEARNED else None
+        self.shipped = open_network(learning) if model == LEARNED else None
+        """The configured network; None if a rule is configured."""
+        self._network = self.shipped
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self.apps = DeclaredApps(cluster)
         self._events: dict[str, EventScheduled] = {}
@@ -128,6 +131,13 @@ class ModelBuilder:
             compile_network_kernels()
 
     # Models.
+
+    def use(self, network: Model) -> None:
+        """Forecast with another network from the next tick on; its name is what events carry."""
+        if self._network is None or network.name != self._network.name:
+            # A running model has the name of its network in it: it is built again.
+            self._calendar += 1
+        self._network = network
 
     def running(
         self,

@@ -8,24 +8,32 @@ until then the Commander goes by what it observes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 
+from models.cluster.arrays import F64
 from models.cluster.description import Cluster
 from models.forecaster.port import ticks_per_minute
+from models.registry.rollout import Rollout, Rules
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
+from schemas.demand_forecast import DemandForecast
 from schemas.domain_observed import DomainObserved
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
+from schemas.model_promoted import ModelPromoted
 from services._kit.clock import Clock
 from services._kit.errors import Refused
 from services._kit.handler import Handler, Step
+from services._kit.models import LoadedModel
 from services._kit.plausible import Pace, Timeline, bounded, following
 from services._kit.state_codec import Transient
 from services._kit.ticks import TickBuffer, axis_of
 from services.forecaster.builder import ModelBuilder
 from services.forecaster.events import believable, forecast_event
+from services.forecaster.following import Follower, Serving, Trial, tried
 from services.forecaster.model import SHIPPED, Learning
 from services.forecaster.progress import (
     Progress,
@@ -40,6 +48,11 @@ from services.forecaster.progress import (
     unshared,
     with_minute,
 )
+from services.forecaster.switch import Switch
+
+RULES: Final = Rules()
+MOST_SECONDS: Final = 0.5
+"""Longest answer of a candidate for all domains."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,10 @@ class ForecasterState:
     """None before the first tick."""
     running: Transient[Running | None] = None
     """None after a restart too, until inventory and calendar are there to build the model."""
+    rollout: Rollout = field(default_factory=Rollout)
+    """Which promoted network serves, and which one is on its way."""
+    trial: Trial = field(default_factory=Trial)
+    """What both forecast, until the outcome is known."""
 
 
 class ForecasterHandler(Handler[ForecasterState]):
@@ -62,7 +79,7 @@ class ForecasterHandler(Handler[ForecasterState]):
     name = "forecaster"
     scope = "cluster"
     inputs = (DomainObserved,)
-    reference = (AppDeclared, EventScheduled, DemandBackfilled)
+    reference = (AppDeclared, EventScheduled, DemandBackfilled, ModelPromoted)
 
     def __init__(
         self,
@@ -72,8 +89,13 @@ class ForecasterHandler(Handler[ForecasterState]):
         grace_s: float | None,
         learning: Learning = SHIPPED,
         speed: float = 1.0,
+        rules: Rules = RULES,
+        most_seconds: float = MOST_SECONDS,
     ) -> None:
         self._builder = ModelBuilder(cluster, model, rule_minutes, learning)
+        self._follower = Follower(self._builder.shipped, model, rules)
+        self._most_seconds = most_seconds
+        self._switch: Switch | None = None
         self._domains = self._builder.apps.domains
         self._largest_factor = cluster.largest_factor
         self._grace, self._tick_s = grace_s, cluster.tick_seconds
@@ -82,8 +104,11 @@ class ForecasterHandler(Handler[ForecasterState]):
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
-        """Take in apps, announced events and recorded histories."""
-        self._builder.learn(event)
+        """Take in apps, announced events, recorded histories and promoted models."""
+        if isinstance(event, ModelPromoted):
+            self._follower.learn(event)
+        else:
+            self._builder.learn(event)
 
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
         """Remove apps, announced events and recorded histories."""
@@ -121,8 +146,13 @@ class ForecasterHandler(Handler[ForecasterState]):
         return state.ticks.due(self._grace, state.timeline.tick)
 
     def wake(self, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
-        """Take in, in order, the ticks that are complete or late."""
-        domains, events = frozenset(self._domains), list[Event]()
+        """Follow promotions, then take in, in order, the ticks that are complete or late."""
+        domains = frozenset(self._domains)
+        rollout, judged, missing = self._follower.follow(state.rollout, state.ticks.closed)
+        state, events = replace(state, rollout=rollout), list[Event](judged)
+        if missing is not None:
+            # Ticks wait for it: after a restart none may be forecast by another version.
+            return Step(state, events, read=missing)
         while True:
             reached, now = state.timeline.reached(clock.date(), self._pace), clock.now()
             tick = state.ticks.ready(domains, now, self._grace, reached)
@@ -130,9 +160,17 @@ class ForecasterHandler(Handler[ForecasterState]):
                 break
             frames, ticks = state.ticks.close(tick)
             state = replace(state, ticks=ticks, timeline=state.timeline.settled())
-            state, forecasts = self._take_in(tick, frames, state)
+            state, forecasts = self._take_in(tick, frames, state, clock)
             events += forecasts
         return Step(state, events, settled=state.ticks.empty or state.timeline.line is None)
+
+    def written(
+        self, result: LoadedModel, state: ForecasterState, clock: Clock
+    ) -> Step[ForecasterState]:
+        """Take in a network that was opened, or why it could not be, and go on."""
+        rollout, events = self._follower.opened(result, state.rollout, state.ticks.closed)
+        step = self.wake(replace(state, rollout=rollout), clock)
+        return step._replace(events=[*events, *step.events])
 
     def save(self, state: ForecasterState) -> bytes:
         """Leave out what can be computed again: the state of many domains is large."""
@@ -156,11 +194,12 @@ class ForecasterHandler(Handler[ForecasterState]):
     # One tick.
 
     def _take_in(
-        self, tick: int, frames: Mapping[str, DomainObserved], state: ForecasterState
+        self, tick: int, frames: Mapping[str, DomainObserved], state: ForecasterState, clock: Clock
     ) -> tuple[ForecasterState, list[Event]]:
         """Step the model; publish forecasts at ticks that complete a minute (6n: minute n-1)."""
         first = next(iter(frames.values()))
         axis = axis_of(tick, first.time, self._tick_s)
+        serving = self._serving(state.rollout, clock)
         progress, running = self._builder.running(
             tick, axis, state.progress, state.running, state.recent
         )
@@ -186,13 +225,59 @@ class ForecasterHandler(Handler[ForecasterState]):
         # What only some domains have on record has to be kept for the others.
         recorded_min = min(history.until for history in histories)
         recent = with_minute(state.recent, tick // self._per_minute, newest, recorded_min)
-        forecasts = list[Event]()
+        events = list[Event]()
+        if self._switch is not None:
+            # Before the forecasts are named: a network that erred has made none of them.
+            state, events = self._judge(tick, first.time, np.array(newest), state)
         for index, (domain, history) in enumerate(zip(self._domains, histories, strict=True)):
             event = forecast_event(domain, index, first, forecast, origin)
             # Zeros of a model that has nothing to go by are no forecast: judged as one, they would
             # make the domain fall back.
             if not history.rps and not any(map(any, event.rps)):
                 continue
+            if serving is not None:
+                event = self._named(event, index, serving, state.rollout)
             observed_rps = float(np.nanmax(recent.rps[index], initial=0.0))
-            forecasts.append(believable(event, history, observed_rps, self._largest_factor))
-        return replace(state, recent=recent), forecasts
+            events.append(believable(event, history, observed_rps, self._largest_factor))
+        return replace(state, recent=recent), events
+
+    def _serving(self, rollout: Rollout, clock: Clock) -> Serving | None:
+        """Set which networks answer this tick."""
+        serving = self._follower.serving(rollout, self._domains)
+        if serving is None:
+            return None
+        if self._switch is None:
+            self._switch = Switch(clock.now, self._most_seconds)
+        self._switch.set(*serving)
+        self._builder.use(serving.incumbent._replace(network=self._switch))
+        return serving
+
+    def _judge(
+        self, tick: int, time: str, newest: F64, state: ForecasterState
+    ) -> tuple[ForecasterState, list[Event]]:
+        """Judge what the networks answered in this tick."""
+        assert self._switch is not None  # noqa: S101  the caller checked
+        asked, sample = self._switch.asked, None
+        if asked is not None:
+            trial, sample = tried(state.trial, asked, tick // self._per_minute, newest)
+            state = replace(state, trial=trial)
+        problem = self._switch.problem
+        rollout, events = self._follower.judge(state.rollout, sample, problem, tick, time)
+        return replace(state, rollout=rollout), list[Event](events)
+
+    def _named(
+        self, event: DemandForecast, index: int, serving: Serving, rollout: Rollout
+    ) -> DemandForecast:
+        """The forecast with the name of the network that made it, and why no promoted one did."""
+        assert self._switch is not None  # noqa: S101  it is there if anything serves
+        asked, candidate = self._switch.asked, serving.candidate
+        applied = candidate is not None and asked is not None and not asked.fault
+        changes: dict[str, Any] = {}
+        if event.model == serving.incumbent.name:
+            if applied and serving.applied[index] and candidate is not None:
+                changes["model"] = candidate.name
+            elif self._switch.problem:
+                changes["model"] = serving.spare.name
+        if rollout.fallback_reason and rollout.incumbent is not None:
+            changes["review_reason"] = f"{rollout.incumbent.name}: {rollout.fallback_reason}"
+        return msgspec.structs.replace(event, **changes) if changes else event

@@ -5,6 +5,7 @@ from prometheus_client import Counter, Gauge
 from models.forecaster.port import HIGH, LOW, MEDIAN
 from schemas.demand_forecast import DemandForecast
 from schemas.fields import Event
+from services._kit.models import RolloutMetrics
 from services._kit.telemetry import Telemetry
 
 
@@ -13,6 +14,7 @@ class Metrics:
 
     def __init__(self, telemetry: Telemetry) -> None:
         registry = telemetry.registry
+        self._rollouts = RolloutMetrics(telemetry)
         self._served = Counter(
             "hirl_forecasts_total",
             "Forecasts, by serving model and reason of a fallback",
@@ -45,7 +47,8 @@ class Metrics:
         )
 
     def __call__(self, event: Event) -> None:
-        """Record a domain's forecast."""
+        """Record a domain's forecast, or a step of a rollout."""
+        self._rollouts(event)
         if not isinstance(event, DemandForecast):
             return
         self._served.labels(event.domain, event.model, event.fallback_reason).inc()

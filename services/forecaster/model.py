@@ -18,6 +18,7 @@ from models.forecaster.past import Past, past_from
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecaster
 from models.forecaster.seasonal import persistence, seasonal
 from models.inputs.errors import InputError
+from models.registry.load import Artefact as VerifiedArtefact
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
 from services._kit.ticks import Axis, parse
@@ -67,6 +68,13 @@ def open_network(learning: Learning) -> Model:
         return load_model()
     trust = Trust({} if learning.keys is None else trusted_keys(learning.keys))
     return model_of(load_artefact(learning.folder, trust=trust))
+
+
+def open_promoted(artefact: VerifiedArtefact) -> Model:
+    """Open a promoted network, which is verified already."""
+    from models.forecaster.learned.artefact import model_of, opened_artefact  # noqa: PLC0415
+
+    return model_of(opened_artefact(artefact, artefact.name))
 
 
 def compile_network_kernels() -> None:

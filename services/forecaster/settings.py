@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from models.forecaster.learned import choice, conformal, memory
+from services.forecaster.decide import MOST_SECONDS
 from services.forecaster.model import MODELS, Learning
 
 SERVICE: Final = "forecaster"
@@ -23,6 +24,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """How long a rule is used before it is built again from the history around the time of day."""
     model_folder: str = ""
     """Path of the folder of a signed model; the shipped model when empty. For tft."""
+    most_answer_seconds: Annotated[float, Meta(gt=0, le=5)] = MOST_SECONDS
+    """Longest answer of a promoted network for all domains, before it is taken back. For tft."""
     corrections: bool = True
     """Whether the corrector shipped with the model is used where it helps. For tft."""
     choice_window_minutes: Annotated[float, Meta(ge=10, le=10080)] = choice.DEFAULTS.window_min

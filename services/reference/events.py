@@ -11,9 +11,9 @@ _ABOUT_EVENTS: Final = (
     "From `schemas/topics.py` and the events beside it. The same as JSON Schema: `schemas/json`; "
     "as AsyncAPI 3: `schemas/asyncapi.yaml`; examples: `schemas/examples`.\n\n"
     "Producers and consumers are the principals that may write and read a topic; ACLs are made "
-    "from them. Not all are services: `operator` stands for people and their tools, `provisioner` "
-    "for the simulated cluster (or your own provisioner). `agent`, `registry` and `trainer` do not "
-    "exist yet, and no service reads `hirl.model-promoted.v1` yet."
+    "from them. Not all are services: `operator` and `registry` stand for people and their tools, "
+    "`provisioner` for the simulated cluster (or your own provisioner). `agent` and `trainer` do "
+    "not exist yet. Of the readers of `hirl.model-promoted.v1` only the forecaster follows it yet."
 )
 
 

@@ -28,6 +28,7 @@ from models.forecaster.learned.serving import Model, NetworkOutput
 from models.forecaster.port import HORIZONS_MIN
 from models.inputs.errors import InputError
 from models.registry.keys import PINNED, Trust
+from models.registry.load import Artefact as VerifiedArtefact
 from models.registry.load import Samples, verified, write_samples
 from models.registry.manifest import (
     MANIFEST,
@@ -169,8 +170,12 @@ def load_artefact(folder: Path = SHIPPED, threads: int = 1, trust: Trust = OF_A_
 
 def opened(files: Mapping[str, bytes], trust: Trust, where: str, threads: int = 1) -> Artefact:
     """Open a model from the bytes of its files."""
-    found = verified(files, trust, where)
-    manifest = found.manifest
+    return opened_artefact(verified(files, trust, where), where, threads)
+
+
+def opened_artefact(found: VerifiedArtefact, where: str, threads: int = 1) -> Artefact:
+    """Open a verified artefact; raises InputError if it does not fit this version."""
+    manifest, files = found.manifest, found.files
     if CARD not in files:
         raise InputError(f"{where}: holds no {CARD}; train a model with `hirl train forecaster`")
     try:

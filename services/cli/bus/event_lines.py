@@ -14,6 +14,7 @@ from schemas.domain_observed import DomainObserved
 from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event, TickEvent
 from schemas.metrics_sampled import MetricsSampled
+from schemas.model_judged import ModelJudged
 from schemas.model_promoted import ModelPromoted
 from schemas.override_issued import OverrideIssued
 from schemas.pool_observed import PoolObserved
@@ -171,6 +172,11 @@ def _promoted(e: ModelPromoted) -> str:
     return f"{e.status} {e.version}: {e.reason or 'no reason given'}"
 
 
+def _judged(e: ModelJudged) -> str:
+    share = f" {e.share:.0%}" if e.share else ""
+    return f"{e.phase}{share} {e.version or e.incumbent or 'what ships'}: {e.reason}"
+
+
 def _transition(e: TransitionRecorded) -> str:
     return f"{e.kind}: reward {e.reward:,.3f} until tick {e.next_tick}, {len(e.state)} features"
 
@@ -203,6 +209,7 @@ _SUMMARIES: Final[dict[type[Event], Callable[[Any], str]]] = {
     BreakerChanged: _breaker,
     OverrideIssued: _override,
     ModelPromoted: _promoted,
+    ModelJudged: _judged,
     TransitionRecorded: _transition,
     Rejected: _rejected,
 }

@@ -34,6 +34,7 @@ _NICKNAMES: Final = {
     "overrides": "override-issued",
     "resets": "state-reset",
     "models": "model-promoted",
+    "rollouts": "model-judged",
     "transitions": "transition-recorded",
     "dead-letters": "rejected",
 }

@@ -16,6 +16,7 @@ from services.admin.desired import (
 PERMISSIONS = desired_permissions()
 SHARED = {
     "hirl.event-scheduled.v1": {"collector", "operator"},
+    "hirl.model-judged.v1": {"commander", "forecaster", "soldier"},
     "hirl.transition-recorded.v1": {"commander", "soldier"},
     "hirl.rejected.v1": set(services()),
 }

@@ -15,7 +15,6 @@ from models.forecaster.learned.serving import SHORT
 from models.forecaster.minutes import start_minutes
 from models.forecaster.past import LEAD_MIN
 from models.inputs.errors import InputError
-from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
 from schemas.event_scheduled import EventScheduled
 from services._kit.arrays import blank_observation
@@ -33,7 +32,12 @@ from services.forecaster.progress import Progress, RecentMinutes, check_progress
 from services.forecaster.settings import Settings
 from tests.service_helpers import CLUSTER, time_of
 from tests.unit.models.forecaster.fake_network import FakeNetwork, model_of
-from tests.unit.services.forecaster.forecaster_service_helpers import GRACE_S, declare_apps, frame
+from tests.unit.services.forecaster.forecaster_service_helpers import (
+    GRACE_S,
+    backfill,
+    declare_apps,
+    play,
+)
 
 DOMAINS = CLUSTER.domain_names
 
@@ -50,22 +54,6 @@ def system(rule_minutes: int = 120, model: str = "tft") -> MemoryBus:
     bus.add(lambda: Service(ForecasterHandler(CLUSTER, model, rule_minutes, GRACE_S)))
     declare_apps(bus)
     return bus
-
-
-def backfill(bus: MemoryBus, minutes: int = 250, until_tick: int = 0) -> None:
-    rps = np.random.default_rng(0).uniform(90, 110, (len(DOMAINS), minutes)).tolist()
-    for domain, row in zip(DOMAINS, rps, strict=True):
-        until = time_of(until_tick)
-        bus.publish(DemandBackfilled(domain=domain, until_tick=until_tick, until=until, rps=row))
-
-
-def play(bus: MemoryBus, first: int, last: int, *silent: str) -> None:
-    for tick in range(first, last + 1):
-        rps = float(100.0 + 10.0 * np.sin(tick))
-        reporting = [d for d in DOMAINS if d not in silent]
-        bus.publish(*(frame(domain, tick, rps) for domain in reporting))
-        bus.publish(*(frame(domain, tick, None) for domain in silent))
-    bus.run()
 
 
 def forecasts(bus: MemoryBus) -> dict[tuple[int, str], DemandForecast]:

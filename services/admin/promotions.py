@@ -1,0 +1,151 @@
+"""Orders about models: which are in force, what services made of them, and how to return."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple
+
+from models.inputs.errors import InputError
+from models.registry.load import Artefact
+from models.registry.manifest import Kind
+from schemas.fields import LONGEST_TEXT
+from schemas.model_judged import ModelJudged
+from schemas.model_promoted import ModelPromoted
+from services._kit.clock import rfc3339
+from services.admin.orders import Author, read_topic
+from services.admin.reader import TopicReader
+
+SOURCE: Final = "registry"
+KEYS: Final[Mapping[Kind, str]] = {
+    "forecaster": "forecaster",
+    "commander-policy": "commander",
+    "soldier-policy": "soldier",
+}
+"""Key of the promotions by kind of artefact."""
+SHIPPED: Final = "shipped"
+"""Name of what services serve without any promotion."""
+HoldAt = Literal["shadow", "canary", "serving"]
+
+
+class History(NamedTuple):
+    """What was ordered and what became of it, oldest first."""
+
+    ordered: tuple[ModelPromoted, ...]
+    judged: tuple[ModelJudged, ...]
+
+    def newest(self, model: str) -> ModelPromoted | None:
+        """The order in force."""
+        found = [one for one in self.ordered if one.model == model]
+        return found[-1] if found else None
+
+    def serving(self, model: str) -> list[tuple[str, str]]:
+        """Names and versions that served everything, the last one last."""
+        return [
+            (one.version, one.sha256)
+            for one in self.judged
+            if one.model == model and one.phase == "serving"
+        ]
+
+
+def read_history(reader: TopicReader) -> History:
+    """All orders and steps that the broker still has."""
+    ordered = [r.event for r in read_topic(reader, ModelPromoted)]
+    judged = [r.event for r in read_topic(reader, ModelJudged)]
+    return History(
+        tuple(one for one in ordered if isinstance(one, ModelPromoted)),
+        tuple(one for one in judged if isinstance(one, ModelJudged)),
+    )
+
+
+def promotion(
+    artefact: Artefact, store: str, author: Author, reason: str, now: float, hold_at: HoldAt
+) -> ModelPromoted:
+    """The order to serve an artefact."""
+    return ModelPromoted(
+        model=KEYS[artefact.manifest.kind],
+        version=artefact.name,
+        uri=store,
+        sha256=artefact.version,
+        hold_at=hold_at,
+        **_signed(author, reason, now),
+    )
+
+
+def rollback(
+    history: History, model: str, to: str, author: Author, reason: str, now: float
+) -> ModelPromoted:
+    """The order to return to a version that served before, or to what ships."""
+    present = history.newest(model)
+    uri = "" if present is None else present.uri
+    name, sha256 = _target(history, model, to)
+    return ModelPromoted(
+        model=model,
+        version=name,
+        status="rolled-back",
+        uri=uri if sha256 else "",
+        sha256=sha256,
+        **_signed(author, reason, now),
+    )
+
+
+def with_lock(
+    history: History, model: str, author: Author, reason: str, now: float, *, locked: bool
+) -> ModelPromoted:
+    """The order in force, locked or unlocked."""
+    present = history.newest(model)
+    base: dict[str, Any] = {"model": model, "version": SHIPPED}
+    if present is not None:
+        # `locked` alone must not begin anything again that was taken back: only the target counts,
+        # and services know what became of it.
+        base = {"model": model, "version": present.version, "uri": present.uri,
+                "sha256": present.sha256, "hold_at": present.hold_at}  # fmt: skip
+    return ModelPromoted(**base, locked=locked, unlock=not locked, **_signed(author, reason, now))
+
+
+def check_unlocked(history: History, model: str) -> None:
+    """Refuse to promote while an operator has locked the model."""
+    present = history.newest(model)
+    if present is not None and present.locked:
+        raise InputError(
+            f"{model} is locked by {present.issued_by or 'nobody'} ({present.reason}): "
+            f"hirl models unlock {model}"
+        )
+
+
+def _target(history: History, model: str, to: str) -> tuple[str, str]:
+    served: Sequence[tuple[str, str]] = history.serving(model)
+    if to == SHIPPED:
+        return SHIPPED, ""
+    if to:
+        found = [one for one in served if one[1].startswith(to) or one[0] == to]
+        if not found:
+            known = ", ".join(f"{name} ({sha[:12]})" for name, sha in served) or "none"
+            raise InputError(f"{to}: served nothing of late; these did: {known}, {SHIPPED}")
+        return found[-1]
+    # The one before the last: what the present one replaced.
+    earlier = [one for one in served if one != served[-1]] if served else []
+    return earlier[-1] if earlier else (SHIPPED, "")
+
+
+def _signed(author: Author, reason: str, now: float) -> dict[str, Any]:
+    if not reason.strip():
+        raise InputError("--reason: expected why, in plain words; it is kept with the order")
+    if len(reason) > LONGEST_TEXT:
+        raise InputError(f"--reason: expected at most {LONGEST_TEXT:,} characters")
+    return {
+        "promoted_at": rfc3339(now),
+        "reason": reason,
+        "issued_by": author.name,
+        "authenticated": author.authenticated,
+    }
+
+
+def known_model(model: str) -> str:
+    """Check the name of a model."""
+    if model not in KEYS.values():
+        raise InputError(f"{model}: expected one of {', '.join(KEYS.values())}")
+    return model
+
+
+def stamp(time: str) -> str:
+    """A time in a column."""
+    return datetime.fromisoformat(time).astimezone(UTC).strftime("%m-%d %H:%M:%S")

@@ -1,0 +1,135 @@
+"""`hirl models evaluate`: the gate, with a report."""
+
+import html
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+import typer
+from rich.console import Console
+
+from models.inputs.errors import InputError
+from models.registry.gate import Evidence, Limits, Verdict, judge
+from models.registry.load import Artefact
+from services.cli.commands import examples
+from services.cli.models.options import ArtefactArgument, KeysOption, Place, StoreOption
+from services.cli.options import JsonOption
+from services.cli.output import plain_console, table, write_json
+from services.cli.page import page, write_page
+
+_BODY: Final = Path(__file__).with_name("gate.html")
+_TIMED: Final = 200
+
+EvidenceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--evidence", metavar="FILE",
+        help="Measured figures (JSON): runs of both models, features, overruns, costs.",
+    ),
+]  # fmt: skip
+EqualOption = Annotated[
+    bool, typer.Option("--equal-ok", help="Accept a model that is not known to be better.")
+]
+
+
+@examples(
+    "hirl models evaluate 4785f03a8924 --evidence evidence.json --report .hirl/gate",
+    "hirl models evaluate .hirl/models/forecaster --json verdict.json",
+)
+def evaluate(
+    artefact: ArtefactArgument,
+    evidence: EvidenceOption = None,
+    equal_ok: EqualOption = False,
+    store: StoreOption = None,
+    keys: KeysOption = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="DIR", help="Write gate.html and gate.json.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Judge a model by recorded evidence; exit 1 if it may not be promoted.
+
+    Parity, features and decision time are measured here; the rest comes from the file of evidence.
+    What nobody measured fails its check.
+    """
+    found = Place(store, keys).artefact(artefact)
+    verdict = verdict_of(found, evidence, equal_ok=equal_ok)
+    _print(found, verdict)
+    if report is not None:
+        write_json(report / "gate.json", verdict)
+        write_page(report / "gate.html", _page(found, verdict, evidence))
+        plain_console().print(f"written: {report / 'gate.html'}")
+    if json is not None:
+        write_json(json, verdict)
+    if not verdict.accepted:
+        raise typer.Exit(1)
+
+
+def verdict_of(artefact: Artefact, file: Path | None, *, equal_ok: bool) -> Verdict:
+    """Complete the evidence of a file by what can be measured here, and judge it."""
+    evidence = Evidence() if file is None else _read(file)
+    return judge(artefact.manifest, _measured(artefact, evidence), Limits(), equal_ok=equal_ok)
+
+
+def _read(file: Path) -> Evidence:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Evidence)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def _measured(artefact: Artefact, evidence: Evidence) -> Evidence:
+    """With parity, decision time and the features of this release, where they are known."""
+    from models.registry.parity import difference  # noqa: PLC0415  loads numpy only when called
+    from models.registry.session import Session  # noqa: PLC0415  loads onnxruntime
+
+    changes: dict[str, object] = {}
+    if artefact.manifest.kind == "forecaster":
+        from models.forecaster.learned.artefact import features_sha256  # noqa: PLC0415
+
+        changes["features_sha256"] = features_sha256()
+    if artefact.samples is not None:
+        session, samples = Session(artefact), artefact.samples
+        found = session.run(samples.inputs)
+        changes["parity"] = difference(found, samples.outputs)
+        changes["states"] = next(iter(samples.inputs.values())).shape[0]
+        one = {name: values[:1] for name, values in samples.inputs.items()}
+        seconds = np.empty(_TIMED)
+        for index in range(_TIMED):
+            began = time.perf_counter()
+            session.run(one)
+            seconds[index] = time.perf_counter() - began
+        changes["decision_ms"] = float(np.quantile(seconds, 0.99)) * 1000
+    return msgspec.structs.replace(evidence, **changes)
+
+
+def _print(artefact: Artefact, verdict: Verdict) -> None:
+    rows = [
+        (check.name, "passed" if check.passed else "FAILED", check.found)
+        for check in verdict.checks
+    ]
+    Console().print(table(f"The gate for {artefact.name}", ("check", "", "found"), rows))
+    console = plain_console()
+    for reason in verdict.reasons:
+        console.print(f"refused: {reason}")
+    if verdict.accepted:
+        console.print(f"{artefact.name} may be promoted")
+
+
+def _page(artefact: Artefact, verdict: Verdict, evidence: Path | None) -> str:
+    rows = [("check", "outcome", "found", "allowed", "what would pass")]
+    rows += [
+        (c.name, "passed" if c.passed else "failed", c.found, c.allowed, c.remedy)
+        for c in verdict.checks
+    ]
+    cells = ("".join(f"<td>{html.escape(text)}</td>" for text in row) for row in rows)
+    return page(
+        f"{'Accepted' if verdict.accepted else 'Refused'}: {artefact.name}",
+        _BODY,
+        run=html.escape(f"version {artefact.version}; evidence: {evidence or 'none'}"),
+        summary="".join(f"<tr>{row}</tr>" for row in cells),
+    )

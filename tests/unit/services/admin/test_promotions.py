@@ -1,0 +1,93 @@
+"""Orders about models: where a rollback leads, and what a lock keeps."""
+
+from typing import Any
+
+import pytest
+
+from models.inputs.errors import InputError
+from schemas.model_judged import ModelJudged
+from schemas.model_promoted import ModelPromoted
+from services.admin.orders import Author
+from services.admin.promotions import (
+    SHIPPED,
+    History,
+    check_unlocked,
+    promotion,
+    rollback,
+    with_lock,
+)
+from tests.planted_models import artefact_of, linear_policy
+
+MIRA = Author("mira", authenticated=True)
+A, B = "a" * 64, "b" * 64
+
+
+def served(*versions: str) -> tuple[ModelJudged, ...]:
+    return tuple(
+        ModelJudged(
+            tick=tick,
+            time="2026-11-20T14:00:00Z",
+            model="forecaster",
+            scope="cluster",
+            phase="serving",
+            version=f"tft/{sha[:1]}",
+            sha256=sha,
+        )
+        for tick, sha in enumerate(versions)
+    )
+
+
+def ordered(**more: Any) -> ModelPromoted:
+    return ModelPromoted(
+        **{
+            "model": "forecaster",
+            "version": "tft/b",
+            "sha256": B,
+            "uri": "/srv/models",
+            "promoted_at": "2026-11-20T14:00:00Z",
+        }
+        | more
+    )
+
+
+def back(history: History, to: str = "") -> tuple[str, str]:
+    event = rollback(history, "forecaster", to, MIRA, "bad", 0.0)
+    assert (event.status, event.issued_by, event.reason) == ("rolled-back", "mira", "bad")
+    return event.version, event.sha256
+
+
+def test_a_rollback_leads_to_what_served_before_and_else_to_what_ships() -> None:
+    both = History((ordered(),), served(A, B))
+    assert back(both) == ("tft/a", A)
+    assert back(both, "bbbb") == ("tft/b", B)
+    assert back(both, "tft/a") == ("tft/a", A)
+    assert back(both, SHIPPED) == (SHIPPED, "")
+    assert back(History((), ())) == (SHIPPED, "")
+    assert back(History((ordered(),), served(B))) == (SHIPPED, "")
+    with pytest.raises(InputError, match=r"these did: tft/a \(aaaaaaaaaaaa\)"):
+        back(both, "cccc")
+
+
+def test_a_promotion_names_the_artefact_by_its_digest() -> None:
+    artefact = artefact_of(linear_policy())
+    event = promotion(artefact, "/srv/models", MIRA, "better", 0.0, "canary")
+    assert (event.model, event.sha256, event.version) == (
+        "commander", artefact.version, artefact.name
+    )  # fmt: skip
+    assert (event.hold_at, event.promoted_at) == ("canary", "1970-01-01T00:00:00.000Z")
+
+
+def test_a_lock_keeps_what_is_served_and_refuses_promotions_until_it_is_lifted() -> None:
+    history = History((ordered(),), ())
+    locked = with_lock(history, "forecaster", MIRA, "sale", 0.0, locked=True)
+    assert (locked.version, locked.sha256, locked.locked) == ("tft/b", B, True)
+    with pytest.raises(InputError, match="is locked by mira"):
+        check_unlocked(History((ordered(), locked), ()), "forecaster")
+    unlocked = with_lock(History((locked,), ()), "forecaster", MIRA, "over", 1.0, locked=False)
+    assert (unlocked.sha256, unlocked.locked, unlocked.unlock) == (B, False, True)
+    check_unlocked(History((locked, unlocked), ()), "forecaster")
+
+
+def test_an_order_without_a_reason_is_refused() -> None:
+    with pytest.raises(InputError, match="--reason"):
+        rollback(History((), ()), "forecaster", "", MIRA, " ", 0.0)

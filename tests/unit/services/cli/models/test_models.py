@@ -1,0 +1,135 @@
+"""`hirl models` on files: keys, a store, checks and the gate; refusals are one line each."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.forecaster.learned.artefact import SHIPPED, SHIPPED_VERSION
+from models.registry.manifest import MANIFEST, MODEL, read_manifest
+from services.cli.main import EXIT_BAD_INPUT, run
+from tests.planted_models import files_of, linear_policy, manifest_of, samples_of
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a key and a store, which the environment names."""
+    monkeypatch.setenv("HIRL_MODEL_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("HIRL_MODEL_KEYS", str(tmp_path / "release.key.pub"))
+    assert run(["models", "keygen", str(tmp_path / "release.key")]) == 0
+    return tmp_path
+
+
+def planted(folder: Path, headroom: float = 1.0) -> Path:
+    """A trained policy, not signed."""
+    network = linear_policy(headroom, headroom)
+    files = files_of(network, manifest_of(network), key=None, extra=samples_of(headroom))
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def added(place: Path, headroom: float = 1.0) -> str:
+    folder = planted(place / f"model-{headroom}", headroom)
+    assert run(["models", "add", str(folder), "--key", str(place / "release.key")]) == 0
+    return read_manifest((folder / MANIFEST).read_bytes(), "x").version
+
+
+def refused(capsys: Capture, *arguments: str) -> str:
+    capsys.readouterr()
+    assert run(list(arguments)) == EXIT_BAD_INPUT
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_model_is_added_listed_shown_and_verified(place: Path, capsys: Capture) -> None:
+    version = added(place, 1.25)
+    assert run(["models", "list", "--json", str(place / "list.json")]) == 0
+    (entry,) = json.loads((place / "list.json").read_text())
+    assert (entry["version"], entry["kind"]) == (version, "commander-policy")
+    capsys.readouterr()
+    assert run(["models", "verify", version[:12]]) == 0
+    assert "is in order" in capsys.readouterr().out
+    assert run(["models", "show", version[:6], "--json", str(place / "show.json")]) == 0
+    shown: dict[str, Any] = json.loads((place / "show.json").read_text())
+    assert shown["version"] == version
+    assert shown["signed_by"] == entry["signed_by"]
+
+
+def test_the_shipped_forecaster_is_an_artefact_like_any_other(place: Path, capsys: Capture) -> None:
+    folder = shutil.copytree(SHIPPED, place / "copy")
+    assert "is not signed" in refused(capsys, "models", "verify", str(folder))
+    assert run(["models", "add", str(folder), "--key", str(place / "release.key")]) == 0
+    assert run(["models", "verify", SHIPPED_VERSION[:12]]) == 0
+
+
+def test_what_a_service_would_refuse_is_listed_with_its_reason(place: Path) -> None:
+    version = added(place)
+    network = place / "store" / "commander-policy" / version / MODEL
+    network.write_bytes(network.read_bytes()[:-5])
+    assert run(["models", "list", "--json", str(place / "list.json")]) == 0
+    (entry,) = json.loads((place / "list.json").read_text())
+    assert "was changed or truncated" in entry["problem"]
+
+
+def test_a_model_that_differs_from_its_samples_is_not_in_order(
+    place: Path, capsys: Capture
+) -> None:
+    network = linear_policy(1.0, 1.0)
+    folder = place / "wrong"
+    folder.mkdir()
+    files = files_of(network, manifest_of(network), key=None, extra=samples_of(1.1))
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    assert run(["models", "add", str(folder), "--key", str(place / "release.key")]) == 0
+    version = read_manifest(files[MANIFEST], "x").version
+    assert "differs from its samples" in refused(capsys, "models", "verify", version[:12])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["models", "verify", "nothing"], "is neither a folder nor"),
+        (["models", "verify", "0" * 12], "0 artefacts"),
+        (["models", "verify", "../../etc"], "is neither a folder nor"),
+        (["models", "keygen", "{place}/release.key"], "exists already"),
+        (["models", "promote", "0" * 12, "--reason", "x"], "0 artefacts"),
+        (["models", "rollback", "breaker", "--reason", "x"], "expected one of forecaster"),
+        (["models", "evaluate", "{place}/missing"], "is neither a folder nor"),
+    ],
+)
+def test_mistakes_are_one_line(
+    place: Path, capsys: Capture, arguments: list[str], complaint: str
+) -> None:
+    given = [one.replace("{place}", str(place)) for one in arguments]
+    assert complaint in refused(capsys, *given)
+
+
+def test_the_gate_refuses_what_nobody_measured_and_writes_why(place: Path, capsys: Capture) -> None:
+    version = added(place)
+    report = place / "gate"
+    assert run(["models", "evaluate", version[:12], "--report", str(report)]) == 1
+    out = capsys.readouterr().out
+    assert "refused: p0: no evidence" in out
+    verdict = json.loads((report / "gate.json").read_text())
+    assert verdict["accepted"] is False
+    passed = {check["name"] for check in verdict["checks"] if check["passed"]}
+    # Measured from the artefact itself; ten samples are too few.
+    assert "decision time" in passed
+    assert "parity" not in passed
+    assert "Refused" in (report / "gate.html").read_text()
+    assert "the gate refuses it" in refused(
+        capsys, "models", "promote", version[:12], "--reason", "x"
+    )
+
+
+def test_evidence_of_another_form_is_refused_in_one_line(place: Path, capsys: Capture) -> None:
+    version = added(place)
+    (place / "evidence.json").write_text('{"parity": "small"}')
+    options = ("--evidence", str(place / "evidence.json"))
+    assert "parity" in refused(capsys, "models", "evaluate", version[:12], *options)

@@ -1,0 +1,274 @@
+"""The forecaster follows promotions: shadow, canary, swap, and back in the tick of a fault."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.forecaster.learned.inputs import NetworkInputs
+from models.forecaster.learned.serving import Model, NetworkOutput
+from models.registry.rollout import Rules
+from schemas.demand_forecast import DemandForecast
+from schemas.model_judged import ModelJudged
+from schemas.model_promoted import ModelPromoted
+from services._kit.clock import ManualClock
+from services._kit.handler import Service
+from services._kit.memory import MemoryBus
+from services._kit.models import LoadedModel, LoadModel
+from services.forecaster.decide import ForecasterHandler
+from tests.service_helpers import CLUSTER
+from tests.unit.models.forecaster.fake_network import FakeNetwork, model_of
+from tests.unit.services.forecaster.forecaster_service_helpers import (
+    GRACE_S,
+    backfill,
+    declare_apps,
+    play,
+)
+
+RULES = Rules(shadow_decisions=2, stage_decisions=1)
+TICKS = 6  # of a minute
+NEW, OTHER = "a" * 64, "b" * 64
+
+
+class Shelf:
+    """An executor with models that are there, or not."""
+
+    def __init__(self, **models: Any) -> None:
+        self.models = models
+        self.asked: list[str] = []
+
+    async def carry_out(self, effect: LoadModel) -> LoadedModel:
+        self.asked.append(effect.ref.name)
+        network = self.models.get(effect.ref.sha256[0])
+        if network is None:
+            return LoadedModel(effect.ref, None, "is not signed")
+        return LoadedModel(effect.ref, Model(effect.ref.name, "2026-01-01T00:00:00Z", network))
+
+
+class Slow(FakeNetwork):
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
+        self._clock.advance(0.6)
+        return super().predict(inputs)
+
+
+class Broken(FakeNetwork):
+    """Answers with one number for everything."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self._value = value
+
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
+        output = super().predict(inputs)
+        return output._replace(values=np.full_like(output.values, self._value))
+
+
+Put = Callable[..., tuple[MemoryBus, Shelf]]
+
+
+@pytest.fixture
+def put(monkeypatch: pytest.MonkeyPatch) -> Put:
+    shipped = FakeNetwork()
+    monkeypatch.setattr("services.forecaster.builder.open_network", lambda _: model_of(shipped))
+
+    def made(model: str = "tft", rules: Rules = RULES, **models: Any) -> tuple[MemoryBus, Shelf]:
+        shelf, bus = Shelf(**models), MemoryBus(ManualClock(1000.0))
+
+        def build() -> Service[Any]:
+            handler = ForecasterHandler(CLUSTER, model, 120, GRACE_S, rules=rules)
+            return Service(handler, shelf)
+
+        bus.add(build)
+        declare_apps(bus)
+        backfill(bus)
+        play(bus, 0, TICKS)
+        return bus, shelf
+
+    return made
+
+
+def promote(bus: MemoryBus, sha256: str = NEW, number: int = 0, **more: Any) -> None:
+    bus.publish(
+        ModelPromoted(
+            **{
+                "model": "forecaster",
+                "version": f"tft/{sha256[:1]}",
+                "sha256": sha256,
+                "promoted_at": f"2026-11-20T14:00:{number:02}Z",
+            }
+            | more
+        )
+    )
+    bus.run()
+
+
+def minutes(bus: MemoryBus, first: int, last: int) -> None:
+    play(bus, (first - 1) * TICKS + 1, last * TICKS)
+
+
+def restart(bus: MemoryBus) -> None:
+    """As after SIGKILL, with the last inputs delivered again."""
+    bus.kill("forecaster", redeliver=3)
+    bus.start("forecaster")
+
+
+def phases(bus: MemoryBus) -> list[str]:
+    return [f"{e.phase} {e.share:g}" if e.share else e.phase for e in bus.events(ModelJudged)]
+
+
+def models_at(bus: MemoryBus, minute: int) -> list[str]:
+    return [e.model for e in bus.events(DemandForecast) if e.tick == minute * TICKS]
+
+
+def test_a_good_network_is_swapped_in_by_stages_and_forecasts_name_it(put: Put) -> None:
+    bus, _ = put(a=FakeNetwork())
+    promote(bus)
+    minutes(bus, 2, 8)
+    assert phases(bus) == [
+        "loading", "shadow", "canary 0.05", "canary 0.3", "canary 1", "serving 1"
+    ]  # fmt: skip
+    domains = len(CLUSTER.domain_names)
+    named = [models_at(bus, minute).count("tft/a") for minute in range(1, 9)]
+    # Two minutes of shadow, one with one domain, one with two of five, then all.
+    assert named == [0, 0, 0, 1, 2, domains, domains, domains]
+    assert set(models_at(bus, 8)) == {"tft/a"}
+    assert bus.dead_letters == []
+
+
+FAULTS: dict[str, tuple[Callable[[MemoryBus], FakeNetwork], str]] = {
+    "always NaN": (lambda _: Broken(np.nan), "no number"),
+    "always huge": (lambda _: Broken(1e30), "over 50 times"),
+    "always inf": (lambda _: Broken(np.inf), "no number"),
+    "negative": (lambda _: Broken(-1.0), "negative"),
+    "slow": (lambda bus: Slow(bus.clock), "took 0.600 s"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("stage", ["shadow", "canary"])
+def test_an_answer_that_cannot_be_used_is_never_used_and_ends_the_rollout_in_its_tick(
+    put: Put, fault: str, stage: str
+) -> None:
+    make, reason = FAULTS[fault]
+    bus, shelf = put(a=FakeNetwork())
+    promote(bus)
+    last = 2
+    if stage == "canary":
+        minutes(bus, 2, 4)
+        last = 5
+    # The network goes bad: the process has it open, so it is replaced inside.
+    bad = make(bus)
+    shelf.models["a"].predict = bad.predict
+    minutes(bus, last, last + 2)
+    (event,) = [e for e in bus.events(ModelJudged) if e.phase == "rolled-back"]
+    assert reason in event.reason
+    assert event.tick == last * TICKS
+    assert event.locked_until_tick == last * TICKS + RULES.lock_ticks
+    assert models_at(bus, last) == ["tft/fake"] * len(CLUSTER.domain_names)
+    for forecast in bus.events(DemandForecast):
+        assert np.isfinite(forecast.rps).all()
+        assert np.max(forecast.rps) < 1e6
+
+
+def test_a_network_that_forecasts_worse_than_the_incumbent_is_taken_back(put: Put) -> None:
+    # Long enough to see outcomes, which are five minutes away.
+    bus, _ = put(rules=Rules(shadow_decisions=8, stage_decisions=1), a=FakeNetwork(factor=1.5))
+    promote(bus)
+    minutes(bus, 2, 10)
+    assert phases(bus)[-1] == "rolled-back"
+    event = bus.events(ModelJudged)[-1]
+    assert "above the incumbent's" in event.reason
+    assert event.evidence["cost_candidate"] > event.evidence["cost_incumbent"] > 0
+    assert not any(e.model == "tft/a" for e in bus.events(DemandForecast))
+
+
+def test_what_cannot_be_loaded_is_refused_and_the_shipped_one_goes_on(put: Put) -> None:
+    bus, _ = put()
+    promote(bus)
+    minutes(bus, 2, 3)
+    assert phases(bus) == ["loading", "refused"]
+    assert bus.events(ModelJudged)[-1].reason == "is not signed"
+    assert set(models_at(bus, 3)) == {"tft/fake"}
+
+
+def test_a_restart_in_any_stage_continues_in_that_stage_with_the_same_names(put: Put) -> None:
+    without, _ = put(a=FakeNetwork())
+    promote(without)
+    minutes(without, 2, 8)
+    bus, shelf = put(a=FakeNetwork())
+    promote(bus)
+    for minute in range(2, 9):
+        restart(bus)
+        minutes(bus, minute, minute)
+    assert phases(bus) == phases(without)
+    assert [models_at(bus, m) for m in range(1, 9)] == [models_at(without, m) for m in range(1, 9)]
+    # It was opened again by every process.
+    assert len(shelf.asked) >= 7
+
+
+def test_a_restart_without_the_store_serves_what_ships_and_says_so(put: Put) -> None:
+    bus, shelf = put(a=FakeNetwork())
+    promote(bus)
+    minutes(bus, 2, 8)
+    shelf.models.clear()
+    restart(bus)
+    minutes(bus, 9, 9)
+    assert phases(bus)[-1] == "heuristic"
+    assert set(models_at(bus, 9)) == {"tft/fake"}
+    (note,) = {e.review_reason for e in bus.events(DemandForecast) if e.tick == 9 * TICKS}
+    assert note == "tft/a: is not signed"
+    shelf.models["a"] = FakeNetwork()
+    minutes(bus, 10, 20)
+    assert set(models_at(bus, 20)) == {"tft/a"}
+
+
+def test_an_operator_rolls_back_at_once_and_the_next_forecast_shows_it(put: Put) -> None:
+    bus, _ = put(a=FakeNetwork())
+    promote(bus)
+    minutes(bus, 2, 8)
+    promote(bus, number=1, status="rolled-back", version="shipped", sha256="")
+    minutes(bus, 9, 9)
+    assert set(models_at(bus, 9)) == {"tft/fake"}
+    assert phases(bus)[-1] == "rolled-back"
+
+
+def test_a_promoted_network_that_goes_bad_later_gives_way_to_the_one_before(put: Put) -> None:
+    bus, shelf = put(a=FakeNetwork())
+    promote(bus)
+    minutes(bus, 2, 8)
+    shelf.models["a"].fails = True
+    minutes(bus, 9, 10)
+    assert phases(bus)[-1] == "rolled-back"
+    assert bus.events(ModelJudged)[-1].tick == 9 * TICKS
+    assert set(models_at(bus, 9)) == {"tft/fake"}
+    assert set(models_at(bus, 10)) == {"tft/fake"}
+
+
+def test_a_forecaster_with_a_rule_says_that_it_serves_no_network(put: Put) -> None:
+    bus, shelf = put(model="calendar", a=FakeNetwork())
+    promote(bus)
+    minutes(bus, 2, 3)
+    assert phases(bus) == ["refused"]
+    assert "HIRL_FORECASTER_MODEL is calendar" in bus.events(ModelJudged)[0].reason
+    assert shelf.asked == []
+
+
+def test_models_of_other_services_are_left_alone(put: Put) -> None:
+    bus, shelf = put(a=FakeNetwork())
+    promote(bus, model="commander")
+    minutes(bus, 2, 3)
+    assert phases(bus) == []
+    assert shelf.asked == []
+
+
+def test_a_digest_that_could_lead_elsewhere_is_a_dead_letter(put: Put) -> None:
+    bus, shelf = put(a=FakeNetwork())
+    promote(bus, sha256="../../etc/passwd")
+    minutes(bus, 2, 3)
+    assert [letter.error for letter in bus.dead_letters] == ["bad-model"]
+    assert shelf.asked == []

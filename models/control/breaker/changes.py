@@ -30,7 +30,8 @@ GOOD_RISK: Final = 0.02
 NOISE: Final = 1.05
 """What traffic varies by from tick to tick, as a factor."""
 ROLLBACK_SHARE: Final = 0.05
-"""Share of a domain's cores that a rollback adds per tick at most, and at least a pod per app."""
+"""Share of a domain's cores that a rollback adds per tick at most, less those of pods that wait for
+nodes; at least a pod per app."""
 LEAST_CHANGES: Final = 5
 """Fewest planned changes to judge holds by."""
 _NEVER: Final = -(1 << 30)
@@ -128,7 +129,9 @@ def rollback_targets(samples: AppSamples, memory: ChangeMemory, room: F64) -> I3
     cores = samples.cpu.astype(np.float64)
     whole = sums(lacking * cores, domain, domains)
     rate = ROLLBACK_SHARE * sums(np.maximum(samples.replicas, 0) * cores, domain, domains)
-    part = np.clip(share(np.minimum(rate, np.maximum(room, 0.0)), whole, 0.0), 0.0, 1.0)
+    # Pods that wait for nodes are not back yet. Where many do, more would take nodes from others.
+    rate -= sums(np.where(known, np.maximum(samples.pending, 0), 0) * cores, domain, domains)
+    part = np.clip(share(np.minimum(rate, room), whole, 0.0), 0.0, 1.0)
     # An app that is not declared (index -1) lacks nothing, whatever part it reads.
     each = np.take_along_axis(part, np.maximum(domain, 0), axis=1)
     # At least a pod while there is room: a rate below one pod would never get there.
@@ -223,9 +226,13 @@ def _count(
     sums[_REQUESTS, d] += requests
     lost = samples.headroom[e, app] < 0 and memory.fine_before[e, app] == 1
     if lost and now - memory.shrunk[e, app] <= WINDOW_TICKS:
+        replicas, pending = samples.replicas[e, app], samples.pending[e, app]
         # Traffic that grew by more than the replicas shrank explains the burn by itself.
         explained = NOISE * memory.rps_before[e, app] * memory.replicas_before[e, app]
-        blamed = requests * samples.replicas[e, app] <= explained
+        # So do missing nodes, where at least as many pods wait for them as were taken away: more
+        # replicas would only wait, too.
+        short = pending > 0 and pending >= memory.replicas_before[e, app] - replicas
+        blamed = not short and requests * replicas <= explained
         sums[_BLAMED, d] += requests if blamed else 0.0
 
 

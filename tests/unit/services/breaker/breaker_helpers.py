@@ -36,7 +36,8 @@ def time_at(tick: int) -> str:
 
 def frame(tick: int, errors: float | None = 0.0, replicas: int = 4, **other: Any) -> DomainObserved:
     count = len(APPS)
-    pods = {name: [1] * count for name in Pods.__struct_fields__} | {"replicas": [replicas] * count}
+    pods = {name: [1] * count for name in Pods.__struct_fields__}
+    pods |= {"replicas": [replicas] * count, "pending": [0] * count}
     fields: dict[str, Any] = {
         "missing": [],
         "measured": {"rps": [10.0] * count, "errors": [errors] * count},

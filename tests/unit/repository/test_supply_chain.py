@@ -90,7 +90,7 @@ def test_an_audit_without_a_network_is_a_note(
     assert chain.main(["audit"]) == 1
 
 
-def test_ci_checks_licences_and_fuzzes_and_make_has_the_other_checks() -> None:
+def test_ci_checks_licences_and_vulnerabilities_writes_bills_and_fuzzes() -> None:
     make = (ROOT / "Makefile").read_text()
     for target in ("sbom", "licences", "audit", "fuzz"):
         assert f"\n{target}: setup ##" in make
@@ -98,3 +98,4 @@ def test_ci_checks_licences_and_fuzzes_and_make_has_the_other_checks() -> None:
     assert "licences" in checks.split()
     steps = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["presubmit"]
     assert {"run": ".ci/run"} in steps["steps"]
+    assert "\nmake sbom audit\n" in (ROOT / ".ci/run").read_text()

@@ -75,6 +75,13 @@ class Known(NamedTuple):
             self.rising[:, now], self.losing[:, now, None], self.app[:, now], self.app_soon[:, now]
         )
 
+    def between(self, first: int, end: int) -> "Known":
+        """Of the minutes from `first` to before `end`."""
+        part = slice(first, end)
+        return Known(
+            self.rising[:, part], self.losing[:, part], self.app[:, part], self.app_soon[:, part]
+        )
+
 
 Lever = Callable[[Foresight, World], Residual]
 

@@ -39,6 +39,7 @@ class Memory(NamedTuple):
 class Agent(ABC):
     """A policy with its critic, and the way from a run to its decisions."""
 
+    args: Args
     policy: nn.Module
     value: nn.Module
 
@@ -72,7 +73,7 @@ class Commander(Agent):
 
         def answer(inputs: CommanderInputs) -> Answer:
             seen.append(inputs)
-            raw = sample(self.policy, _feed(inputs), generator)
+            raw = sample(self.policy, feed_of(inputs), generator)
             acted.append(raw)
             return _answer(raw, inputs.domain.shape[1])
 
@@ -157,8 +158,12 @@ def sample(policy: Any, inputs: dict[str, Tensor], generator: torch.Generator | 
         return mean + std * torch.randn(mean.shape, generator=generator)
 
 
-def _feed(inputs: CommanderInputs) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(values) for name, values in inputs._asdict().items()}
+def feed_of(inputs: CommanderInputs) -> dict[str, Tensor]:
+    """As batches want it: what is per cluster once per row."""
+    return {
+        name: torch.from_numpy(np.ascontiguousarray(_per_row(name, inputs)))
+        for name in CommanderInputs._fields
+    }
 
 
 def _per_row(name: str, inputs: CommanderInputs) -> F32:

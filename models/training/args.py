@@ -58,8 +58,11 @@ class Args(NamedTuple):
     most_gradient: float = 0.5
     levers: tuple[str, ...] = ("headroom",)
     """Outputs that a Commander moves; the others stay neutral."""
-    clone: bool = True
-    """Whether a Soldier first imitates the oracle of its lever."""
+    oracle: tuple[float, float] = (0.9, 1.1)
+    """Headroom of the oracle that a Commander imitates first, where nothing is coming and where
+    something is."""
+    expectile: float = 0.5
+    """Of the oracle's action given what the policy sees; above a half, doubt resolves upwards."""
     weights: Weights = Weights()
 
 

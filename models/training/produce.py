@@ -14,7 +14,6 @@ from models.policies.contract import VERSION
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 from models.training import ppo
-from models.training.agents import Soldier
 from models.training.args import Args
 from models.training.clone import clone
 from models.training.curves import write_page
@@ -55,7 +54,7 @@ def produce(order: Order, watch: Watch, clock: Clock) -> Card:
     if len(trainer.curve) < args.iterations:
         tracks = tracks_of(args, args.world_seeds, watch)
         judges = tracks_of(args, args.judge_seeds, watch)
-        if isinstance(trainer.agent, Soldier) and args.clone and not resumed:
+        if not resumed:
             clone(trainer.agent, tracks)
         trainer.learn(tracks, judges, watch)
     order.folder.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ from tests.unit.models.control.control_helpers import CLUSTER, POPULATION, SPIKE
 torch = pytest.importorskip("torch", reason="training needs torch: run `make test-train`")
 
 from models.training.agents import agent_of  # noqa: E402
+from models.training.clone import clone  # noqa: E402
 from models.training.export import TOLERANCE, export  # noqa: E402
 from models.training.ppo import Iteration, Trainer, judge  # noqa: E402
 from models.training.rollouts import Track  # noqa: E402
@@ -84,6 +85,13 @@ def test_an_untrained_policy_is_nearly_the_heuristic(track: Track) -> None:
     agent = agent_of(TINY)
     _, costs = agent.play(track, None)
     assert abs(judge([(track, costs)]).objective) < 0.05
+
+
+@pytest.mark.parametrize("args", [TINY, TINY_SOLDIER], ids=["commander", "soldier"])
+def test_a_cloned_policy_comes_closer_to_the_oracle(args: Args, track: Track) -> None:
+    torch.manual_seed(0)
+    losses = clone(agent_of(args), [track])
+    assert losses[-1] < losses[0]
 
 
 # torch warns about its own exporter.

@@ -34,10 +34,14 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Slo(Section, frozen=True, kw_only=True):
-    """The SLO class of a domain. A throughput SLO's target is the time a request may queue."""
+    """The SLO class of a domain, which only simulations read.
+
+    A real app declares its own target (`latency_target_s`). A throughput SLO's target is the time a
+    request may queue.
+    """
 
     kind: Literal["latency", "throughput"] = "latency"
-    latency_target_ms: Positive
+    latency_target_ms: Positive = 250.0
     """A slower request violates the SLO."""
 
 
@@ -54,7 +58,7 @@ class Domain(Section, frozen=True, kw_only=True):
     """Tier groups in call order, the outermost first."""
     pools: Annotated[tuple[Name, ...], Meta(min_length=1)]
     """Pools its pods may run in, preferred first; the later ones take spillover."""
-    slo: Slo
+    slo: Slo = Slo()
 
 
 class Call(Section, frozen=True, kw_only=True):

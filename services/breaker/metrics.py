@@ -29,7 +29,7 @@ class Metrics:
             registry=telemetry.registry,
         )
         self._trips = Counter(
-            "hirl_breaker_trips",
+            "hirl_breaker_trips_total",
             "Changes of a breaker to a state that is not closed or a level below policy, by cause",
             ["scope", "cause"],
             registry=telemetry.registry,

@@ -17,6 +17,7 @@ from schemas.topics import state_topic
 from services._kit.broker import ending_in_one_line, wait_for_brokers
 from services._kit.clock import SystemClock
 from services._kit.http import MALFORMED, client_session
+from services._kit.inventory import cluster_of
 from services._kit.kafka import Reader
 from services._kit.probes import serving
 from services._kit.settings import KitSettings
@@ -47,7 +48,11 @@ def source_of(
                 load_declared(Path(settings.inventory)) if settings.inventory else None,
                 SystemClock(),
                 on_error,
-                Timing(settings.settle_seconds, settings.catch_up_ticks),
+                Timing(
+                    cluster_of(settings.cluster).tick_seconds,
+                    settings.settle_seconds,
+                    settings.catch_up_ticks,
+                ),
             )
         case never:
             assert_never(never)

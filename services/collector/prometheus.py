@@ -1,6 +1,6 @@
 """A real cluster as a source: its Prometheus.
 
-A tick is ten seconds of the time since 1970. It is queried shortly after its end, so that its
+A tick is `tick_seconds` of the time since 1970. It is queried shortly after its end, so that its
 scrapes have arrived. When Prometheus is down or a query fails, samples are missing; the tick is
 published nevertheless, because the aggregator has to see that they are.
 """
@@ -25,7 +25,6 @@ from services.collector.queries import Declared, Queries
 
 log = logging.getLogger(__name__)
 
-TICK_S: Final = 10
 NO_DOMAIN: Final = ""
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -39,11 +38,12 @@ _MINUTES_AT_ONCE: Final = 7 * 24 * 60
 class Timing(NamedTuple):
     """When to query."""
 
-    settle_s: float = 2.0
+    tick_s: int
+    """Length of a tick in the cluster file, which every other service reads as well."""
+    settle_s: float
     """Delay after the end of a tick, so that its scrapes have arrived."""
-    catch_up_ticks: int = 6
+    catch_up_ticks: int
     """Most ticks to query afterwards, after a pause of the collector."""
-    tick_s: int = TICK_S
 
 
 class PrometheusSource:
@@ -58,12 +58,12 @@ class PrometheusSource:
         declared: Declared | None,
         clock: Clock,
         on_error: Callable[[str], None],
-        timing: Timing | None = None,
+        timing: Timing,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._server, self._queries, self._declared = server, queries, declared
         self._clock, self._on_error, self._sleep = clock, on_error, sleep
-        self._timing = timing or Timing()
+        self._timing = timing
         apps = declared.apps if declared is not None else []
         self._apps = {app.app: app for app in apps if not app.removed}
         self._reported_at = -inf

@@ -17,6 +17,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """What is measured: a simulated cluster, or a real one through its Prometheus."""
     url: str = "http://127.0.0.1:8700"
     """URL of the simulated cluster or of Prometheus."""
+    cluster: str = ""
+    """Path of a cluster description (YAML), for the length of a tick; the example cluster when
+    empty. Prometheus only."""
     queries: str = ""
     """Path of a queries file (YAML); empty: queries for common exporters. Prometheus only."""
     inventory: str = ""

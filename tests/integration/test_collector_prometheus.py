@@ -92,7 +92,7 @@ def source_of(
     session: aiohttp.ClientSession, url: str, apps: list[AppDeclared]
 ) -> tuple[PrometheusSource, list[str]]:
     errors: list[str] = []
-    timing = Timing(settle_s=1.0, catch_up_ticks=0, tick_s=1)
+    timing = Timing(tick_s=1, settle_s=1.0, catch_up_ticks=0)
     server = Prometheus(session, url, 5.0)
     declared = Declared(apps=apps)
     return (

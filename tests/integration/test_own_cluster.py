@@ -16,8 +16,9 @@ import pytest
 from services.devcluster.connect import Running
 
 SMALLEST = Path("infra/examples/cluster.yaml")
-READ_IT = ("aggregator", "forecaster", "commander", "soldier", "actuator", "breaker")
-SERVICES = (*READ_IT, "collector")
+SERVICES = (
+    "aggregator", "forecaster", "commander", "soldier", "actuator", "breaker", "collector",
+)  # fmt: skip
 TIMEOUT_S = 180.0
 """Kernels may have to be compiled first."""
 
@@ -37,9 +38,8 @@ def started(
         **os.environ,
         "HIRL_KAFKA_BOOTSTRAP": bootstrap,
         "HIRL_METRICS_PORT": str(port),
+        f"HIRL_{service.upper()}_CLUSTER": str(SMALLEST),
     }
-    if service in READ_IT:
-        environment[f"HIRL_{service.upper()}_CLUSTER"] = str(SMALLEST)
     if service == "collector":
         # No Prometheus listens there: the collector starts anyway and keeps retrying.
         environment |= {

@@ -1,9 +1,16 @@
 """Whatever was saved, the collector starts."""
 
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
-from services.collector.app import _tick_of
+from services.collector.app import _tick_of, source_of
 from services.collector.collect import NO_TICK
+from services.collector.prometheus import PrometheusSource
+from services.collector.settings import Settings
+
+SMALLEST = Path("infra/examples/cluster.yaml")
 
 
 @pytest.mark.parametrize(("saved", "tick"), [(b'{"tick":17}', 17), (b"", NO_TICK), (None, NO_TICK)])
@@ -17,3 +24,12 @@ def test_the_collector_continues_after_the_saved_tick(saved: bytes | None, tick:
 )
 def test_a_forged_tick_is_not_believed_and_stops_nothing(saved: bytes) -> None:
     assert _tick_of(saved) == NO_TICK
+
+
+def test_the_length_of_a_tick_is_that_of_the_cluster_file(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(SMALLEST.read_text() + "tick_seconds: 30\n")
+    settings = Settings(source="prometheus", cluster=str(file))
+    source = source_of(settings, cast(Any, None), lambda _: None)
+    assert isinstance(source, PrometheusSource)
+    assert source._timing.tick_s == 30

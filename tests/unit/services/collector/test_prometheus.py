@@ -61,6 +61,7 @@ class FakePrometheus:
         queries: Queries = QUERIES,
         declared: Declared | None = DECLARED,
         clock: ManualClock | None = None,
+        tick_s: int = 10,
     ) -> Any:
         clock = clock or ManualClock(NOW)
         self.errors: list[str] = []
@@ -74,7 +75,7 @@ class FakePrometheus:
             app.router.add_post("/api/v1/query_range", self._answer)
             async with TestServer(app) as server, aiohttp.ClientSession() as session:
                 prometheus = Prometheus(session, str(server.make_url("/")), 0.3)
-                timing = Timing(settle_s=2.0, catch_up_ticks=3)
+                timing = Timing(tick_s, settle_s=2.0, catch_up_ticks=3)
                 return await test(
                     PrometheusSource(
                         prometheus, queries, declared, clock, self.errors.append, timing, sleep
@@ -111,6 +112,12 @@ def test_samples_are_taken_at_the_end_of_the_tick_in_the_order_of_the_inventory(
     assert (shop.apps, shop.rps) == (["api", "web"], [3.0, 12.5])
     assert shop.final
     assert shop.time == "2026-09-21T14:13:30Z"
+
+
+def test_ticks_are_as_long_as_those_of_the_services() -> None:
+    observed = FakePrometheus().use(once, tick_s=30)
+    assert observed.tick == TICK // 3
+    assert {event.time for event in batches(observed).values()} == {"2026-09-21T14:13:30Z"}
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "abc"])

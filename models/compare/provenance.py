@@ -3,8 +3,9 @@
 import hashlib
 import importlib.util
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from models.compare.families import FAMILIES, Family
 from models.compare.run import run
@@ -27,6 +28,7 @@ from models.sim.world import world_hash
 
 FOLDER = Path(__file__).with_name("tuning")
 """Scenarios to tune on, one YAML file each."""
+NEVER: Final = "never tuned"
 
 
 def tuning_scenarios(cluster: SimCluster) -> tuple[Scenario, ...]:
@@ -64,12 +66,13 @@ def hash_of_world(
 def outdated(file: Path = FILE, entrants: Iterable[str] | None = None) -> dict[str, str]:
     """Families whose parameters were tuned for other code or other worlds, with what changed.
 
-    Of all families in the file, or of those of these entrants.
+    Of all families in the file, or of those of these entrants; then also those that were never
+    tuned.
     """
-    found, worlds = {}, _Worlds()
+    found, worlds, tuned_families = {}, _Worlds(), load_tuned(file)
     # `heuristic:calendar`, `pid~0.9` and `pid@priority` are of the families before the sign.
     asked = None if entrants is None else {re.split("[:~@]", name)[0] for name in entrants}
-    for name, tuned in load_tuned(file).items():
+    for name, tuned in tuned_families.items():
         if name not in FAMILIES or (asked is not None and name not in asked):
             continue
         family, changed = FAMILIES[name], []
@@ -79,7 +82,20 @@ def outdated(file: Path = FILE, entrants: Iterable[str] | None = None) -> dict[s
             changed.append("worlds")
         if changed:
             found[name] = " and ".join(changed)
-    return found
+    never = (name for name in FAMILIES if asked is not None and name in asked)
+    return found | {name: NEVER for name in never if name not in tuned_families}
+
+
+def notice(found: Mapping[str, str]) -> str:
+    """`outdated` in one line; empty if there is nothing to say."""
+    never = [name for name, what in found.items() if what == NEVER]
+    other = [name for name, what in found.items() if what != NEVER]
+    parts = [
+        f"{words} {', '.join(names)}"
+        for words, names in (("tuned for other code or worlds:", other), ("never tuned:", never))
+        if names
+    ]
+    return "; ".join(parts) + " (hirl calibrate tunes)" if parts else ""
 
 
 class _Worlds:

@@ -17,7 +17,7 @@ from models.compare.catalogue import ENTRANTS
 from models.compare.hashes import code_hashes, combined, world_hashes
 from models.compare.jobs import jobs_of
 from models.compare.outcome import BenchmarkOutcome, payload
-from models.compare.provenance import outdated
+from models.compare.provenance import notice, outdated
 from models.compare.request import FULL_SEEDS, Options, Request, request_of
 from models.sim.results.summary import Result
 from services.cli.commands import examples
@@ -147,8 +147,8 @@ def _announce(console: Console, request: Request) -> None:
     extra = f" and HPA at {len(request.frontier)} targets" if request.frontier else ""
     print_line(
         console,
-        f"{len(request.controllers)} controllers{extra} x {len(request.scenarios)} scenarios x "
-        f"{len(request.seeds)} seeds, {request.cluster.apps:,} apps, against {request.reference}",
+        f"controllers: {len(request.controllers)}{extra}; scenarios: {len(request.scenarios)}; "
+        f"seeds: {len(request.seeds)}; apps: {request.cluster.apps:,}; against {request.reference}",
     )
     if request.reduced:
         print_line(console, f"quick: {', '.join(request.reduced)}")
@@ -162,8 +162,8 @@ def _show(console: Console, outcome: BenchmarkOutcome) -> None:
     few = len(outcome.request.seeds) < FEW_SEEDS
     note = f"; with fewer than {FEW_SEEDS} seeds intervals are too narrow" if few else ""
     print_line(console, f"{READING}{note}")
-    for name, changed in outcome.outdated.items():
-        print_line(console, f"{name} was tuned for other {changed}; hirl calibrate tunes it again")
+    if stale := notice(outcome.outdated):
+        print_line(console, stale)
     reused = f", {outcome.reused} jobs reused" if outcome.reused else ""
     print_line(console, f"world {outcome.world_hash}; took {duration(outcome.seconds)}{reused}")
 

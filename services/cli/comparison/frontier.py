@@ -17,7 +17,7 @@ from models.compare.frontier import (
 )
 from models.compare.hashes import code_hashes, combined, world_hashes
 from models.compare.jobs import jobs_of
-from models.compare.provenance import outdated
+from models.compare.provenance import notice, outdated
 from models.compare.request import FULL_SEEDS, Options, controller_names, request_of
 from models.inputs.errors import InputError
 from models.statistics import Interval
@@ -107,8 +107,8 @@ def frontier(
     found = knob_points((row for job in finished for row in job.results), lines)
     figures = compare_lines(found, against)
     _show(console, figures, against)
-    for name, changed in outdated(entrants=request.entrants).items():
-        print_line(console, f"{name} was tuned for other {changed}; hirl calibrate tunes it again")
+    if note := notice(outdated(entrants=request.entrants)):
+        print_line(console, note)
     if json is not None:
         world = combined(f"{name} {h}" for name, by in worlds.items() for h in by.values())
         write_json(

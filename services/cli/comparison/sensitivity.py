@@ -10,7 +10,7 @@ from rich.console import Console
 
 from models.compare.hashes import code_hashes
 from models.compare.jobs import Job
-from models.compare.provenance import outdated
+from models.compare.provenance import notice, outdated
 from models.compare.request import FULL_SEEDS, Options, Request, request_of
 from models.compare.sensitivity import (
     CellFigures,
@@ -103,8 +103,8 @@ def sensitivity(
         found for one in grid for found in cell_figures(one.cell, rows[one.cell.name], request)
     ]
     _show(console, request, grid, figures)
-    for name, changed in outdated(entrants=request.entrants).items():
-        print_line(console, f"{name} was tuned for other {changed}; hirl calibrate tunes it again")
+    if stale := notice(outdated(entrants=request.entrants)):
+        print_line(console, stale)
     note = f", {reused} jobs reused" if reused else ""
     print_line(console, f"took {duration(time.monotonic() - began)}{note}")
     given = {

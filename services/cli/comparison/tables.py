@@ -118,7 +118,8 @@ def _brief(row: Standing) -> tuple[str, ...]:
         count(row.violation_minutes["P0"].value),
         times(row.p0_ratio),
         f"{row.node_hours_ratio.value:.3f}",
-        f"{row.actions_ratio.value:.2f}",
+        # A reference of static sizes never acts.
+        UNKNOWN if math.isnan(row.actions_ratio.value) else f"{row.actions_ratio.value:.2f}",
         count(row.objective),
     )
 

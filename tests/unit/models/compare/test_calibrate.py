@@ -15,7 +15,7 @@ from models.compare.calibrate import (
     in_processes,
 )
 from models.compare.families import FAMILIES, calibrated, family_of
-from models.compare.provenance import controller_digest, outdated, tuning_scenarios
+from models.compare.provenance import NEVER, controller_digest, notice, outdated, tuning_scenarios
 from models.control.tuned import load_tuned, store_tuned, tuned
 from models.inputs.errors import InputError
 from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
@@ -114,6 +114,14 @@ def test_parameters_tuned_for_something_else_are_named(
     assert outdated(file) == {}
     store_tuned({"pid": msgspec.structs.replace(found, **changed)}, file)
     assert outdated(file) == {"pid": named}
+    assert outdated(file, ["pid~0.9", "static"]) == {"pid": named, "static": NEVER}
+
+
+def test_what_was_never_tuned_is_said_in_the_line_of_what_was_tuned_for_something_else() -> None:
+    assert notice({}) == ""
+    assert notice({"pid": "code", "vpa": NEVER, "static": "worlds"}) == (
+        "tuned for other code or worlds: pid, static; never tuned: vpa (hirl calibrate tunes)"
+    )
 
 
 def test_the_aggregate_is_configurable_and_stored(setting: Setting) -> None:

@@ -29,11 +29,11 @@ class BreakerChanged(TickEvent, frozen=True, kw_only=True):
     state: Annotated[
         State,
         about(
-            "`closed`: changes pass. `half-open`: only increases pass. `open`: none pass, unless "
-            "`action` says otherwise."
+            "`closed`: changes pass. `half-open`: what `action` lets pass, increases at least. "
+            "`open`: nothing passes, unless `action` says otherwise."
         ),
     ]
-    since_tick: Annotated[Tick, about("Tick at which the state began.")]
+    since_tick: Annotated[Tick, about("Tick at which the state began; of a hold by `level`, that of the phase below.")]
     reason: Annotated[str, about("Why the breaker is not closed; empty if it is.")] = ""
     heartbeat: Annotated[bool, about("True if the state did not change.")] = False
     readings: Annotated[

@@ -30,8 +30,9 @@ class OverrideIssued(Event, frozen=True, kw_only=True):
     replicas: Annotated[
         Count | None,
         about(
-            "Exact number of replicas of an app, within its declared bounds; null leaves it to the "
-            "plan. Modes, pauses and breakers win over it."
+            "Exact number of replicas of an app, within its declared bounds and the ordered floor "
+            "and ceiling; null leaves it to the plan. Modes, pauses and breakers win over it. No "
+            "command sends it."
         ),
     ] = None
     floor: Annotated[

@@ -18,7 +18,10 @@ class ScaleApplied(TickEvent, frozen=True, kw_only=True):
     apps: Annotated[list[Name], about("Apps that the plan or an override was to change.")]
     outcomes: Annotated[
         list[Outcome],
-        about("`superseded` means that a newer plan arrived before this one was applied."),
+        about(
+            "`superseded`: a newer plan arrived before this one was applied, or the target had "
+            "another decision for the tick or a newer one."
+        ),
     ]
     reasons: Annotated[
         list[str], about("The plan's reason if applied, the reason of the hold if held.")

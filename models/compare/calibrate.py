@@ -1,8 +1,8 @@
-"""The same search for every controller: same scenarios, seeds, budget and objective.
+"""The same search for any controller: same scenarios, seeds, budget and objective.
 
-A comparison is only fair if every controller is tuned with the same care. All of them are tuned
-here, on scenarios (`tuning`) that differ from those they are compared on, and each is given points
-in proportion to its number of parameters.
+A comparison is only fair if every controller is tuned with the same care: on scenarios (`tuning`)
+that differ from those they are compared on, with points in proportion to their parameters. The
+fields of an entry in `tuned.json` say what it came from, where it is of another search.
 """
 
 import hashlib

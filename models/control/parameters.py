@@ -43,7 +43,7 @@ class Parts(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Utilisation is relative to saturation, the CPU use at which a load test found an app full."""
+    """Utilisation is relative to the CPU use at which an app is full, declared and then learned."""
 
     target_p0: float = 0.52
     """Utilisation that P0 apps are sized for: the rest absorbs unannounced load."""

@@ -21,7 +21,7 @@ class Tuned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     parameters: dict[str, float]
     objective: float
-    """Of `parameters`, over the tuning scenarios."""
+    """Of `parameters`, over the scenarios in `by_scenario`."""
     default_objective: float
     """Of the parameters in the code; the difference is what tuning gained."""
     by_scenario: dict[str, float]
@@ -33,7 +33,7 @@ class Tuned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     apps: int
     seeds: tuple[int, ...]
     search: str = ""
-    """Name and version of the search."""
+    """Name and version of the search; empty for one of an earlier release."""
     budget: int
     """Parameter sets tried."""
     search_seed: int

@@ -153,7 +153,7 @@ DOMAIN: Final = Level(
     (
         *_SUMMARY,
         Feature("priority", "P", "linear", 3, 0, 1, "0 for P0 to 3 for P3"),
-        _share("floor_share", "capacity that no budget goes below"),
+        _share("floor_share", "share up to which the essential need is served first"),
         _ratio(
             "latency_exposure",
             "part of the latency target that inline callees use: sum of calls x their p99 / target",

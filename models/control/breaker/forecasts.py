@@ -1,7 +1,7 @@
 """How well forecasts do: what was forecast for a minute against what came.
 
-Forecasts are judged by their shortest horizon, which budgets are made from and whose outcomes are
-known first. Two readings result, both a share:
+Forecasts are judged by their shortest horizon, which control uses and whose outcomes are known
+first. Two readings result, both a share:
 
 - `skill`: of the recent forecasts, those that were clearly worse than the naive one (the present
   continues). Shares count minutes, not errors: however wrong, a few minutes are no collapse. An

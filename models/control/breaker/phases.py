@@ -2,7 +2,8 @@
 
 A breaker is closed (changes pass) until a condition has held for long enough. Bad inputs, stale or
 missing samples and changes without effect, open it: no plan passes. Bad outcomes, such as errors
-and SLO burn, make it half-open: only increases pass, because holding those would make things worse.
+and SLO burn, make it half-open: what its action lets pass (`actions.py`) goes on, increases at least,
+because holding those would make things worse.
 An open breaker becomes half-open after its inputs were calm (at most half of their thresholds) for
 a quiet period, and closes after a calm probation. Each further trip doubles the quiet period,
 except after an outage of our own. E environments, D domains, C conditions.

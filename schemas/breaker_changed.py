@@ -33,7 +33,9 @@ class BreakerChanged(TickEvent, frozen=True, kw_only=True):
             "`open`: nothing passes, unless `action` says otherwise."
         ),
     ]
-    since_tick: Annotated[Tick, about("Tick at which the state began; of a hold by `level`, that of the phase below.")]
+    since_tick: Annotated[
+        Tick, about("Tick at which the state began; of a hold by `level`, that of the phase below.")
+    ]
     reason: Annotated[str, about("Why the breaker is not closed; empty if it is.")] = ""
     heartbeat: Annotated[bool, about("True if the state did not change.")] = False
     readings: Annotated[

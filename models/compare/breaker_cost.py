@@ -15,9 +15,9 @@ from models.compare.ablation import heuristic_of
 from models.compare.catalogue import Entrant, entrant_of
 from models.compare.forecast_faults import FAULTS, FaultyForecaster
 from models.compare.run import Run
+from models.control.breaker.actions import Cause, Phase
 from models.control.breaker.fallback import FallbackMemory
 from models.control.breaker.limits import Thresholds
-from models.control.breaker.orders import Cause, Phase
 from models.control.budget import Budget
 from models.control.fallback import no_fallback
 from models.control.hierarchy import Heuristic, HeuristicState

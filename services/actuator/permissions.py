@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2s
 from typing import Final, NamedTuple
 
-from models.control.breaker.orders import Permission, holds, permitted
+from models.control.breaker.actions import Permission, holds, permitted
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import STATES_BY_RESTRICTION, Action, BreakerChanged, State
 from schemas.fields import Mode
@@ -92,7 +92,7 @@ class Permissions:
         return domain in self._breakers or CLUSTER in self._breakers
 
     def verdict(self, domain: str, priority: int, now: float, tick: int) -> Verdict:
-        """What a plan of a tick may change, by the orders of the breakers.
+        """What a plan of a tick may change, by the actions of the breakers.
 
         Both count: a live breaker of the cluster does not substitute for that of the domain.
         """

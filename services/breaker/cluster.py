@@ -14,6 +14,7 @@ import numpy as np
 from models.cluster.arrays import F64
 from models.cluster.description import PRIORITIES, Cluster
 from models.cluster.inventory import declare_cluster
+from models.control.breaker.actions import Cause, Phase
 from models.control.breaker.cluster import (
     ClusterReadings,
     ClusterThresholds,
@@ -25,7 +26,6 @@ from models.control.breaker.cluster import (
 )
 from models.control.breaker.fallback import FallbackMemory, advance_levels, start_fallback
 from models.control.breaker.limits import Thresholds
-from models.control.breaker.orders import Cause, Phase
 from models.control.breaker.phases import BreakerMemory, closed, start
 from models.control.fallback import Level
 from schemas.breaker_changed import STATES_BY_RESTRICTION, BreakerChanged, State

@@ -11,12 +11,12 @@ from typing import Final
 import numpy as np
 
 from models.cluster.description import PRIORITIES, Cluster
+from models.control.breaker.actions import Cause, Phase
 from models.control.breaker.changes import follow, rollback_targets, start_changes
 from models.control.breaker.cluster import ClusterThresholds
 from models.control.breaker.fallback import advance_levels, start_fallback
 from models.control.breaker.forecasts import forecast_readings, observe_tick
 from models.control.breaker.limits import Thresholds
-from models.control.breaker.orders import Cause, Phase
 from models.control.breaker.phases import advance, burn, closed, lost, opened, start
 from models.control.breaker.readings import AppSamples, Readings, read, unknown
 from models.control.fallback import Level
@@ -42,10 +42,10 @@ from services.breaker.applied import with_applied, without_expired
 from services.breaker.cluster import AHEAD_TICKS, ClusterWatch
 from services.breaker.events import (
     MOST_WORDS,
+    action_for,
     changed_event,
     level_of,
     named_readings,
-    order_of,
     reason_of,
     reset_reason,
     rollback_of,
@@ -339,7 +339,7 @@ class BreakerHandler(OrderedHandler[BreakerState]):
 
 
 def _rollback(frame: DomainObserved, samples: AppSamples, state: BreakerState) -> Rollback | None:
-    if order_of(state.memory, state.fallback) != "rollback":
+    if action_for(state.memory, state.fallback) != "rollback":
         return None
     # The actuator keeps the budget; only the rate is limited here.
     room = np.full((1, 1), np.inf)

@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 
 from models.cluster.arrays import I32
+from models.control.breaker.actions import Cause, Phase, action_of
 from models.control.breaker.fallback import FallbackMemory
 from models.control.breaker.limits import Table
-from models.control.breaker.orders import Cause, Phase, action_of
 from models.control.breaker.phases import BreakerMemory
 from models.control.fallback import Level
 from schemas.breaker_changed import Action, BreakerChanged, Rollback, State
@@ -80,8 +80,8 @@ def rollback_of(frame: DomainObserved, targets: I32) -> Rollback | None:
     )
 
 
-def order_of(memory: BreakerMemory, fallback: FallbackMemory) -> Action:
-    """What a breaker orders in its present state."""
+def action_for(memory: BreakerMemory, fallback: FallbackMemory) -> Action:
+    """What a breaker does in its present state."""
     return action_of(Phase(memory.phase[0, 0]), Cause(memory.cause[0, 0]), level_of(fallback))
 
 
@@ -127,7 +127,7 @@ def changed_event(
         heartbeat=heartbeat,
         readings=readings,
         cause="" if cause == Cause.NONE else cause.label,
-        action=order_of(memory, fallback),
+        action=action_for(memory, fallback),
         rollback=rollback,
         level=_LEVELS[level],
     )

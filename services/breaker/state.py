@@ -6,11 +6,11 @@ from typing import Final
 import numpy as np
 
 from models.cluster.arrays import F64
+from models.control.breaker.actions import Cause, Phase
 from models.control.breaker.changes import ChangeMemory, start_changes
 from models.control.breaker.fallback import FallbackMemory, start_fallback
 from models.control.breaker.forecasts import ForecastRecord
 from models.control.breaker.limits import Thresholds, fallback_table
-from models.control.breaker.orders import Cause, Phase
 from models.control.breaker.phases import BreakerMemory
 from models.control.fallback import Level
 from schemas.domain_observed import DomainObserved

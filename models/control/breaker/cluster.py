@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I32
+from models.control.breaker.actions import Cause
 from models.control.breaker.limits import Table, Thresholds, compile_table
-from models.control.breaker.orders import Cause
 from models.control.breaker.phases import BreakerMemory, judge
 
 CAUSES: Final = (Cause.DOMAINS, Cause.COST, Cause.SILENCE, Cause.BUDGETS)

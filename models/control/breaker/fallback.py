@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I8, I32
+from models.control.breaker.actions import Cause
 from models.control.breaker.limits import Table
-from models.control.breaker.orders import Cause
 from models.control.breaker.phases import count_bad_ticks
 from models.control.fallback import Level
 from models.jit import kernel

@@ -16,6 +16,7 @@ from models.cluster.arrays import F32, F64, I32
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan, Reason
+from models.control.breaker.actions import Cause, Phase, action_of, permitted
 from models.control.breaker.changes import (
     ChangeMemory,
     follow,
@@ -37,7 +38,6 @@ from models.control.breaker.forecasts import (
     start_record,
 )
 from models.control.breaker.limits import Mask, Thresholds, fallback_table, graded, table_of
-from models.control.breaker.orders import Cause, Phase, action_of, permitted
 from models.control.breaker.phases import IS_OUTAGE, BreakerMemory, advance, start, windows_of
 from models.control.breaker.readings import AppSamples, read, sums
 from models.control.budget import Budget, allowed
@@ -245,15 +245,15 @@ def tripped(breakers: BreakerMemory) -> Mask:
 def permissions(state: GuardState, priority: I32) -> tuple[Mask, Mask, Mask]:
     """[E, D] whether increases, decreases that give way, and savings may be applied.
 
-    As `orders.permitted`, looked up for every combination of the two breakers.
+    As `actions.permitted`, looked up for every combination of the two breakers.
     """
-    own = _orders(state.breakers)
-    cluster = np.broadcast_to(_orders(state.cluster), own.shape)
+    own = _actions(state.breakers)
+    cluster = np.broadcast_to(_actions(state.cluster), own.shape)
     found = _PERMITTED[own, cluster, np.minimum(priority, 1)]
     return found[..., 0], found[..., 1], found[..., 2]
 
 
-def _orders(memory: BreakerMemory) -> NDArray[np.intp]:
+def _actions(memory: BreakerMemory) -> NDArray[np.intp]:
     """[E, D] indices of the actions."""
     return _ACTION_INDEX[memory.phase, memory.cause]
 

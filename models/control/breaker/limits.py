@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import F64, I8, I32
-from models.control.breaker.orders import Cause
+from models.control.breaker.actions import Cause
 
 Mask = NDArray[np.bool_]
 

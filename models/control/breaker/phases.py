@@ -2,8 +2,8 @@
 
 A breaker is closed (changes pass) until a condition has held for long enough. Bad inputs, stale or
 missing samples and changes without effect, open it: no plan passes. Bad outcomes, such as errors
-and SLO burn, make it half-open: what its action lets pass (`actions.py`) goes on, increases at least,
-because holding those would make things worse.
+and SLO burn, make it half-open: what its action lets pass (`actions.py`) goes on. That is every
+increase at least, because holding them would make things worse.
 An open breaker becomes half-open after its inputs were calm (at most half of their thresholds) for
 a quiet period, and closes after a calm probation. Each further trip doubles the quiet period,
 except after an outage of our own. E environments, D domains, C conditions.
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster.arrays import F64, I8, I32
+from models.control.breaker.actions import Cause, Phase
 from models.control.breaker.limits import Table, Thresholds
-from models.control.breaker.orders import Cause, Phase
 from models.control.breaker.readings import Readings, share_of, trust
 from models.jit import kernel
 

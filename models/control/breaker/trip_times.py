@@ -8,6 +8,7 @@ from models.cluster import rows
 from models.cluster.arrays import F32
 from models.cluster.description import PRIORITIES
 from models.cluster.observation import POOL_STATUS, Observation
+from models.control.breaker.actions import Cause, Phase
 from models.control.breaker.fallback import advance_levels, start_fallback
 from models.control.breaker.forecasts import (
     add_forecast,
@@ -16,7 +17,6 @@ from models.control.breaker.forecasts import (
     start_record,
 )
 from models.control.breaker.limits import Thresholds, fallback_table, graded, table_of
-from models.control.breaker.orders import Cause, Phase
 from models.control.breaker.phases import advance, start, windows_of
 from models.control.breaker.readings import Readings
 from models.control.fallback import Level

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.control.breaker.orders import permitted
+from models.control.breaker.actions import permitted
 from models.control.change_history import ChangeHistory
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged

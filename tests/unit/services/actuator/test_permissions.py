@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from models.control.breaker.orders import permitted
+from models.control.breaker.actions import permitted
 from models.control.tuned import tuned_parameters
 from schemas.breaker_changed import Action, BreakerChanged, Rollback
 from schemas.fields import Mode

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from models.control.breaker.actions import Cause, Phase
 from models.control.breaker.cluster import (
     CAUSES,
     ClusterReadings,
@@ -15,7 +16,6 @@ from models.control.breaker.cluster import (
     implausible,
 )
 from models.control.breaker.limits import Thresholds
-from models.control.breaker.orders import Cause, Phase
 from models.control.breaker.phases import BreakerMemory, start
 
 USUAL = ClusterThresholds()

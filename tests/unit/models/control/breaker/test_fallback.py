@@ -7,10 +7,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.control.breaker.actions import Cause
 from models.control.breaker.cluster import ClusterThresholds, cluster_fallback_table
 from models.control.breaker.fallback import FallbackMemory, advance_levels, start_fallback
 from models.control.breaker.limits import Table, Thresholds, fallback_table
-from models.control.breaker.orders import Cause
 from models.control.fallback import Level
 
 NAN = math.nan

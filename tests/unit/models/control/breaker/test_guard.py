@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from models.cluster import rows
 from models.cluster.plan import Plan, Reason
 from models.compare.catalogue import enter
+from models.control.breaker.actions import Cause, Phase, action_of, holds, permitted
 from models.control.breaker.guard import Guard, GuardState, permissions
 from models.control.breaker.limits import Thresholds
-from models.control.breaker.orders import Cause, Phase, action_of, holds, permitted
 from models.control.budget import no_decision
 from models.control.fallback import Level
 from models.sim.config.physics import load_sim_cluster, with_apps

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from models.control.breaker.actions import Cause
 from models.control.breaker.limits import Thresholds, graded, table_of
-from models.control.breaker.orders import Cause
 from models.control.breaker.trip_times import trip_times
 
 USUAL = Thresholds()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.control.breaker.actions import Cause, Phase
 from models.control.breaker.limits import Thresholds, table_of
-from models.control.breaker.orders import Cause, Phase
 from models.control.breaker.phases import (
     BreakerMemory,
     advance,

@@ -72,7 +72,7 @@ _SHORTAGES: Final = frozenset({Cause.ERRORS, Cause.BURN, Cause.OSCILLATION, Caus
 
 
 _PASSING: Final = frozenset[Action]({"none", "fallback", "decreases-only"})
-"""Orders under which every decrease passes."""
+"""Actions under which every decrease passes."""
 
 
 class Permission(NamedTuple):
@@ -86,7 +86,7 @@ class Permission(NamedTuple):
 
 
 def action_of(phase: Phase, cause: Cause, level: Level = Level.POLICY) -> Action:
-    """What a breaker orders; the stricter of what its phase and its level ask for."""
+    """What a breaker does; the stricter of what its phase and its level ask for."""
     if level == Level.HOLD:
         return "freeze"
     if phase == Phase.CLOSED:
@@ -99,14 +99,14 @@ def action_of(phase: Phase, cause: Cause, level: Level = Level.POLICY) -> Action
 
 
 def permitted(actions: Iterable[Action], priority: int) -> Permission:
-    """What the actuator may apply to a domain under the orders of its and the cluster's breaker."""
-    ordered = set(actions)
+    """What may be applied to a domain while its breaker and the cluster's do this."""
+    every = set(actions)
     # Money never keeps capacity from P0: an outage of it costs more than the cap protects.
-    thrifty = "decreases-only" in ordered and priority > 0
+    thrifty = "decreases-only" in every and priority > 0
     return Permission(
-        increases="freeze" not in ordered and not thrifty,
-        giving=ordered <= {*_PASSING, "no-scale-in"},
-        savings=ordered <= _PASSING,
+        increases="freeze" not in every and not thrifty,
+        giving=every <= {*_PASSING, "no-scale-in"},
+        savings=every <= _PASSING,
     )
 
 

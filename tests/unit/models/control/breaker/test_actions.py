@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.control.breaker.orders import Cause, Phase, action_of, holds, permitted
+from models.control.breaker.actions import Cause, Phase, action_of, holds, permitted
 from models.control.fallback import Level
 from schemas.breaker_changed import Action
 

@@ -12,7 +12,7 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from typing import Final, NamedTuple
 
-from services._kit.kubernetes.adoption import DOMAIN, app_name
+from services._kit.kubernetes.adoption import DOMAIN, KINDS, app_name
 from services._kit.kubernetes.client import Denied, KubernetesApi, Unreachable, encoded
 from services._kit.kubernetes.objects import Autoscaler, Pod, WorkloadObject
 from services.actuator.target import (
@@ -44,8 +44,6 @@ from services.actuator.workloads import (
 
 log = logging.getLogger(__name__)
 
-KINDS: Final = {"deployments": "Deployment", "statefulsets": "StatefulSet"}
-"""What is scaled, by its name in paths."""
 _AUTOSCALERS: Final = {
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/horizontalpodautoscalers",
     "ScaledObject": "/apis/keda.sh/v1alpha1/scaledobjects",

@@ -11,7 +11,13 @@ from hashlib import blake2b
 from http import HTTPStatus
 from typing import Final
 
-from services._kit.kubernetes.adoption import MANAGED, MANAGER, PAUSED, app_name
+from services._kit.kubernetes.adoption import (
+    MANAGED,
+    MANAGER,
+    PAUSED,
+    app_name,
+    workload_of_pod,
+)
 from services._kit.kubernetes.client import Answer as Response
 from services._kit.kubernetes.objects import (
     Autoscaler,
@@ -167,19 +173,6 @@ def pending_by_owner(pods: list[Pod]) -> dict[tuple[str, str, str], int]:
         if owner is not None and not pod.is_over:
             found[owner] = found.get(owner, 0) + 1
     return found
-
-
-def workload_of_pod(pod: Pod) -> tuple[str, str, str] | None:
-    """Kind, namespace and name of the workload of a pod."""
-    for owner in pod.metadata.owner_references:
-        if owner.controller and owner.kind == "ReplicaSet":
-            # A Deployment names its ReplicaSets NAME-HASH, and labels their pods with the hash.
-            suffix = f"-{pod.metadata.labels.get('pod-template-hash', '')}"
-            if owner.name.endswith(suffix):
-                return "Deployment", pod.metadata.namespace, owner.name.removesuffix(suffix)
-        elif owner.controller:
-            return owner.kind, pod.metadata.namespace, owner.name
-    return None
 
 
 def manager_of(decision_id: str) -> str:

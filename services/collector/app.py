@@ -8,21 +8,25 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import assert_never
+from typing import Final, assert_never
 
 import aiohttp
 import msgspec
 
+from schemas.metrics_sampled import PODS
 from schemas.topics import state_topic
 from services._kit.broker import ending_in_one_line, wait_for_brokers
 from services._kit.clock import SystemClock
 from services._kit.http import MALFORMED, client_session
 from services._kit.inventory import cluster_of
 from services._kit.kafka import Reader
+from services._kit.kubernetes.client import KubernetesApi
+from services._kit.kubernetes.credentials import access_of
 from services._kit.probes import serving
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
 from services.collector.collect import NO_TICK, Collector, Progress, Source
+from services.collector.kubernetes import USED, ClusterView, load_terms
 from services.collector.metrics import Metrics
 from services.collector.producer import TickProducer
 from services.collector.prometheus import PrometheusSource, Timing
@@ -30,6 +34,8 @@ from services.collector.prometheus_api import Prometheus
 from services.collector.queries import load_declared, load_queries
 from services.collector.settings import SERVICE, Settings
 from services.collector.simulated import SimulatedSource
+
+_CALLS_PER_SECOND: Final = 20.0
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +60,38 @@ def source_of(
                     settings.catch_up_ticks,
                 ),
             )
+        case "kubernetes":
+            return _kubernetes(settings, session, on_error)
         case never:
             assert_never(never)
+
+
+def _kubernetes(
+    settings: Settings, session: aiohttp.ClientSession, on_error: Callable[[str], None]
+) -> Source:
+    """Prometheus has the requests, the API server everything else."""
+    api = KubernetesApi(access_of(settings.kubeconfig), settings.timeout_seconds, _CALLS_PER_SECOND)
+    terms = load_terms(Path(settings.pools)) if settings.pools else {}
+    known = {*PODS, *(USED if settings.usage == "metrics-api" else ())}
+    queries = load_queries(Path(settings.queries) if settings.queries else None).without(known)
+    cluster = ClusterView(
+        api,
+        SystemClock(),
+        on_error,
+        settings.pool_label,
+        terms,
+        queries.ttl_seconds,
+        settings.usage == "metrics-api",
+    )
+    return PrometheusSource(
+        Prometheus(session, settings.url, settings.timeout_seconds),
+        queries,
+        load_declared(Path(settings.inventory)) if settings.inventory else None,
+        SystemClock(),
+        on_error,
+        Timing(settings.settle_seconds, 0),
+        cluster=cluster,
+    )
 
 
 async def last_tick(kit: KitSettings, source: str) -> int:
@@ -114,6 +150,7 @@ async def collect(settings: Settings, kit: KitSettings) -> None:
                 ).run(after)
             finally:
                 await producer.stop()
+                await source.close()
 
 
 def _probes(kit: KitSettings, telemetry: Telemetry) -> AbstractContextManager[int]:

@@ -35,15 +35,24 @@ def stamp_of(tick: int, tick_s: int, source: str) -> Stamp:
 
 
 def numbers_of(
-    answer: Sequence[Series], app_label: str, domain_label: str, time: float, ttl_s: float
+    answer: Sequence[Series],
+    app_label: str,
+    domain_label: str,
+    time: float,
+    ttl_s: float,
+    in_namespaces: bool = False,
 ) -> Values:
-    """Value of each app in a vector; None for an app with two series, or with an old one."""
+    """Value of each app in a vector; None for an app with two series, or with an old one.
+
+    `in_namespaces`: an app's name is `namespace/name`, and the label has the namespace.
+    """
     found: dict[tuple[str, str], float | None] = {}
     for series in answer:
         app = series.metric.get(app_label)
         if app is None or series.value is None:
             continue
-        key = (series.metric.get(domain_label, ""), app)
+        place = series.metric.get(domain_label, "")
+        key = ("", f"{place}/{app}") if in_namespaces and domain_label else (place, app)
         age, text = time - series.value[0], series.value[1]
         # Two series for one app contradict each other, and nothing says which is right.
         usable = key not in found and age <= ttl_s

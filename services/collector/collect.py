@@ -66,6 +66,9 @@ class Source(Protocol):
         Ticks that the source no longer has are skipped: they are a gap. -1 means the present.
         """
 
+    async def close(self) -> None:
+        """Disconnect."""
+
 
 class Writer(Protocol):
     """What the collector needs from a bus."""

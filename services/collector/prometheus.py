@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.event_scheduled import EventScheduled
@@ -20,6 +22,7 @@ from services._kit.clock import Clock
 from services._kit.ticks import spell
 from services.collector.batches import Values, batches, numbers_of, pools_of, stamp_of
 from services.collector.collect import Observed, SourceDown, SourceRestarted
+from services.collector.kubernetes import ClusterView
 from services.collector.prometheus_api import Prometheus, Series, number
 from services.collector.queries import Declared, Queries
 
@@ -60,7 +63,9 @@ class PrometheusSource:
         on_error: Callable[[str], None],
         timing: Timing,
         sleep: Sleep = asyncio.sleep,
+        cluster: ClusterView | None = None,
     ) -> None:
+        self._cluster = cluster
         self._server, self._queries, self._declared = server, queries, declared
         self._clock, self._on_error, self._sleep = clock, on_error, sleep
         self._timing = timing
@@ -73,7 +78,12 @@ class PrometheusSource:
 
     async def inventory(self) -> Sequence[AppDeclared]:
         """Apps of the inventory file; without one, the apps discovered so far."""
-        return self._declared.apps if self._declared is not None else list(self._apps.values())
+        if self._cluster is not None:
+            await self._cluster.start()
+            self._take_over(self._cluster.declared())
+        if self._declared is not None and self._cluster is None:
+            return self._declared.apps
+        return list(self._apps.values())
 
     async def calendar(self) -> Sequence[EventScheduled]:
         """Announced events of the inventory file."""
@@ -111,7 +121,13 @@ class PrometheusSource:
             return None
         # All queries are for one moment, so that the samples of a tick belong together.
         answers, pools = await asyncio.gather(self._samples(time), self._pools(time))
-        discovered = self._discover(answers.values()) if self._declared is None else []
+        if self._cluster is not None:
+            # What the API server knows wins over queries of the same columns.
+            answers |= await self._cluster.samples()
+            pools |= self._cluster.pools()
+            discovered = self._take_over(self._cluster.declared())
+        else:
+            discovered = self._discover(answers.values()) if self._declared is None else []
         stamp = stamp_of(tick, self._timing.tick_s, self.name)
         events: list[Event] = [*discovered]
         for domain in sorted({app.domain for app in self._apps.values()}):
@@ -123,6 +139,11 @@ class PrometheusSource:
             events += batches(domain, apps, answers, stamp, self.name)
         events += pools_of(pools, stamp)
         return Observed(tick, events)
+
+    async def close(self) -> None:
+        """Stop watching."""
+        if self._cluster is not None:
+            await self._cluster.close()
 
     def _report_clock(self, after: int, wait_s: float) -> None:
         """Log, at intervals, why nothing is published until the clock has caught up."""
@@ -175,7 +196,22 @@ class PrometheusSource:
         except SourceDown as error:
             self._failed(name, error)
             return {}
-        return numbers_of(answer, label, domains, time, queries.ttl_seconds)
+        in_namespaces = self._cluster is not None
+        return numbers_of(answer, label, domains, time, queries.ttl_seconds, in_namespaces)
+
+    def _take_over(self, found: Sequence[AppDeclared] | None) -> list[AppDeclared]:
+        """What changed of the apps that the API server has; the inventory file wins over it.
+
+        An app that is gone there is gone: its workload was deleted, or left its domain.
+        """
+        if found is None:
+            return []
+        filed = {} if self._declared is None else {one.app: one for one in self._declared.apps}
+        present = {one.app: filed.get(one.app, one) for one in found}
+        gone = [replace(a, removed=True) for name, a in self._apps.items() if name not in present]
+        changed = [one for name, one in present.items() if self._apps.get(name) != one]
+        self._apps = present
+        return [*gone, *changed]
 
     def _discover(self, answers: Iterable[Values]) -> list[AppDeclared]:
         """Declare apps that are new. An app that stops reporting stays: it is missing, not gone.

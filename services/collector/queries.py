@@ -1,6 +1,7 @@
 """The queries file: the PromQL query of each sample, and how to read its result."""
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -63,6 +64,11 @@ class Queries(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             missing = next(name for name in PODS if name not in self.queries)
             expected = f"expected all of {', '.join(PODS)} or none"
             raise ValueError(f"queries: {expected}, {missing} is missing")
+
+    def without(self, columns: Collection[str]) -> "Queries":
+        """The same without the queries of some columns, which another source has."""
+        left = {name: query for name, query in self.queries.items() if name not in columns}
+        return msgspec.structs.replace(self, queries=left)
 
     def with_times(self, query: str) -> str:
         """The query with $window and $ttl replaced."""

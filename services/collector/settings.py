@@ -13,8 +13,9 @@ Seconds = Annotated[float, Meta(gt=0)]
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where samples come from, and how long to wait for them."""
 
-    source: Literal["simulated", "prometheus"] = "simulated"
-    """What is measured: a simulated cluster, or a real one through its Prometheus."""
+    source: Literal["simulated", "prometheus", "kubernetes"] = "simulated"
+    """What is measured: a simulated cluster; a real one through its Prometheus; or one through its
+    API server, with requests and latency from Prometheus."""
     url: str = "http://127.0.0.1:8700"
     """URL of the simulated cluster or of Prometheus."""
     cluster: str = ""
@@ -25,6 +26,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     inventory: str = ""
     """Path of an inventory file (YAML); empty: apps are found by their labels and stay in mode
     preview. Prometheus only."""
+    kubeconfig: str = ""
+    """Path of a kubeconfig; empty: the pod's ServiceAccount. Kubernetes only."""
+    pool_label: str = "karpenter.sh/nodepool"
+    """Label of a node with its pool. Kubernetes only."""
+    pools: str = ""
+    """Path of a file (YAML) with `quota` and `price_per_hour` of each pool. A pool that is not in
+    it is not published. Kubernetes only."""
+    usage: Literal["metrics-api", "prometheus"] = "metrics-api"
+    """Where CPU and memory of pods come from: metrics.k8s.io or queries. Kubernetes only."""
     timeout_seconds: Seconds = 5.0
     """Timeout of a query to Prometheus."""
     settle_seconds: Annotated[float, Meta(ge=0)] = 2.0

@@ -67,6 +67,9 @@ class SimulatedSource:
         events = [*answer.declared, *answer.sampled, *answer.pools]
         return Observed(answer.tick, events, answer.finished)
 
+    async def close(self) -> None:
+        """Nothing to do: the session is the process's."""
+
     async def _get(self, path: str, kind: type[T]) -> T:
         return _decoded(*await self._request(path, {}, _TIMEOUT_S), kind)
 

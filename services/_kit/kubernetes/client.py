@@ -7,7 +7,8 @@ may be repeated.
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
@@ -174,6 +175,24 @@ class KubernetesApi:
             version, resume = page.metadata.resource_version, page.metadata.resume
             if not resume:
                 return Listing(items, version, size)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str], silent_s: float
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """An answer that goes on; raises when nothing arrives for `silent_s`."""
+        await self._calls.take()
+        async with self.session().get(
+            self._access.server + path,
+            params=query,
+            headers=self.authorization(),
+            ssl=self._access.tls or True,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=silent_s, sock_read=silent_s),
+            allow_redirects=False,
+        ) as response:
+            if response.status == HTTPStatus.UNAUTHORIZED:
+                self._access.token.refused()
+            yield response
 
     async def close(self) -> None:
         """Disconnect."""

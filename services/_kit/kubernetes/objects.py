@@ -168,6 +168,41 @@ class Pod(_Object, frozen=True):
         )
 
 
+class NodeSpec(_Object, frozen=True):
+    """Whether a node takes pods."""
+
+    unschedulable: bool = False
+
+
+class NodeStatus(_Object, frozen=True):
+    """How far a node is, and what it has."""
+
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class Node(_Object, frozen=True):
+    """A node."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec = field(default_factory=NodeSpec)
+    status: NodeStatus = field(default_factory=NodeStatus)
+
+
+class ContainerUsage(_Object, frozen=True):
+    """What a container used."""
+
+    usage: Mapping[str, str] = field(default_factory=dict)
+
+
+class PodMetrics(_Object, frozen=True):
+    """A sample of metrics.k8s.io."""
+
+    metadata: ObjectMeta
+    timestamp: str
+    containers: list[ContainerUsage] = field(default_factory=list)
+
+
 class TargetReference(_Object, frozen=True):
     """What an autoscaler scales."""
 

@@ -1,5 +1,7 @@
 """The overlay for a real cluster: one account with rights, to what it needs, in preview."""
 
+from typing import Any
+
 from tests.unit.infra.deploy_helpers import (
     deployed,
     of_kind,
@@ -12,24 +14,33 @@ OVERLAY = "overlays/kubernetes"
 READS = ["get", "list", "watch"]
 
 
-def test_only_the_actuators_pods_have_a_token() -> None:
+def test_only_the_actuators_and_the_collectors_pods_have_a_token() -> None:
     tokens = {
         one["metadata"]["name"]: pod_of(one)["automountServiceAccountToken"]
         for one in workloads(OVERLAY)
     }
-    assert {name for name, mounted in tokens.items() if mounted} == {"actuator"}
+    assert {name for name, mounted in tokens.items() if mounted} == {"actuator", "collector"}
 
 
-def test_the_role_reads_and_writes_scales_and_nothing_else() -> None:
-    (role,) = of_kind(OVERLAY, "ClusterRole")
-    rights = {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}
+def roles() -> list[dict[str, Any]]:
+    """That of the actuator, then that of the collector."""
+    found = of_kind(OVERLAY, "ClusterRole")
+    return sorted(found, key=lambda one: str(one["metadata"]["name"]))
+
+
+def test_the_roles_read_and_write_scales_and_nothing_else() -> None:
+    actuator, collector = roles()
+    rights = {
+        resource: rule["verbs"] for rule in actuator["rules"] for resource in rule["resources"]
+    }
     writes = {resource: verbs for resource, verbs in rights.items() if verbs != READS}
     assert writes == {"deployments/scale": ["patch"], "statefulsets/scale": ["patch"]}
     assert "*" not in rights
-    (binding,) = of_kind(OVERLAY, "ClusterRoleBinding")
-    assert binding["subjects"] == [
-        {"kind": "ServiceAccount", "name": "actuator", "namespace": "hirl"}
-    ]
+    assert all(set(rule["verbs"]) <= set(READS) for rule in collector["rules"])
+    for binding in of_kind(OVERLAY, "ClusterRoleBinding"):
+        (subject,) = binding["subjects"]
+        assert subject["namespace"] == "hirl"
+        assert binding["roleRef"]["name"] == f"hirl-{subject['name']}"
 
 
 def test_it_writes_to_kubernetes_and_stays_in_preview_until_told_otherwise() -> None:
@@ -53,7 +64,7 @@ def test_the_second_lock_is_on_the_account_that_the_role_is_bound_to() -> None:
         "policyName": policy["metadata"]["name"],
         "validationActions": ["Deny"],
     }
-    (role,) = of_kind(OVERLAY, "ClusterRole")
+    role, _ = roles()
     written = {r for rule in role["rules"] for r in rule["resources"] if r.endswith("/scale")}
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert set(rule["resources"]) == written

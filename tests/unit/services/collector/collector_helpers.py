@@ -60,6 +60,9 @@ class ScriptedSource:
             raise answer
         return answer
 
+    async def close(self) -> None:
+        pass
+
 
 def sampled(tick: int, rps: float | None = 1.0) -> Observed:
     batch = MetricsSampled(

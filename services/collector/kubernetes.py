@@ -1,0 +1,175 @@
+"""What the API server knows of a cluster: workloads, pods and nodes, mirrored by watches.
+
+It completes `PrometheusSource`, which has the requests: what the API server knows replaces queries
+of the same columns. A mirror that is not current gives nothing, so its columns are missing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from schemas.app_declared import AppDeclared
+from services._kit.clock import Clock
+from services._kit.kubernetes.adoption import DOMAIN, KINDS
+from services._kit.kubernetes.client import Denied, KubernetesApi, Unreachable
+from services._kit.kubernetes.objects import Node, Pod, PodMetrics, WorkloadObject
+from services._kit.kubernetes.watch import Mirror
+from services.collector.batches import Values
+from services.collector.collect import SourceDown
+from services.collector.queries import BadQueries
+from services.collector.workloads import (
+    App,
+    Key,
+    NodeState,
+    PodState,
+    PoolTerms,
+    app_of,
+    columns_of,
+    node_of,
+    pod_of,
+    pods_by_owner,
+    pools_of_nodes,
+    usage_of,
+)
+
+log = logging.getLogger(__name__)
+
+_USAGE: Final = "/apis/metrics.k8s.io/v1beta1/pods"
+USED: Final = ("cpu_cores", "memory_gib", "measured_pods")
+"""Columns of usage."""
+_START_S: Final = 30.0
+"""Time for the first lists; then the start is tried again, and the log says why."""
+
+
+class _NamedPod(msgspec.Struct, frozen=True):
+    place: tuple[str, str]
+    """Namespace and name."""
+    state: PodState
+
+
+class ClusterView:
+    """The present state of a cluster."""
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        clock: Clock,
+        on_error: Callable[[str], None],
+        pool_label: str,
+        terms: Mapping[str, PoolTerms],
+        ttl_s: float = 30.0,
+        usage: bool = True,
+    ) -> None:
+        self._api, self._clock, self._on_error = api, clock, on_error
+        self._terms, self._ttl, self._usage = terms, ttl_s, usage
+        self._workloads = {
+            kind: Mirror[App](
+                api, f"/apis/apps/v1/{plural}", WorkloadObject,
+                partial(app_of, plural=plural, kind=kind), clock, {"labelSelector": DOMAIN},
+            )
+            for plural, kind in KINDS.items()
+        }  # fmt: skip
+        self._pods = Mirror[_NamedPod](api, "/api/v1/pods", Pod, _named, clock)
+        self._nodes = Mirror[NodeState](
+            api, "/api/v1/nodes", Node, partial(node_of, pool_label=pool_label), clock
+        )
+        self._mirrors: tuple[Mirror[Any], ...] = (
+            *self._workloads.values(),
+            self._pods,
+            self._nodes,
+        )
+        self._running: list[asyncio.Task[None]] = []
+        self._problems: set[str] = set()
+
+    async def start(self) -> None:
+        """Begin to watch; returns when everything was listed once."""
+        if not self._running:
+            self._running = [asyncio.create_task(one.run()) for one in self._mirrors]
+        try:
+            async with asyncio.timeout(_START_S):
+                await asyncio.gather(*(one.listed.wait() for one in self._mirrors))
+        except TimeoutError:
+            raise SourceDown("the API server did not answer all lists, see above") from None
+
+    async def close(self) -> None:
+        """Stop watching, and disconnect."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._api.close()
+
+    @property
+    def bytes_read(self) -> int:
+        """Of all lists and watches so far."""
+        return sum(one.bytes_read for one in self._mirrors)
+
+    def declared(self) -> list[AppDeclared] | None:
+        """Every app that is there; None if that is not known."""
+        apps = self._apps()
+        if apps is None:
+            return None
+        for app in apps:
+            self._warn(app)
+        return sorted((app.declared for app in apps), key=lambda one: one.app)
+
+    async def samples(self) -> dict[str, Values]:
+        """Columns of pods and of usage, as far as they are known now."""
+        apps = self._apps()
+        if apps is None or not self._pods.is_current(self._ttl):
+            self._on_error("api-server")
+            return {}
+        pods = list(self._pods.objects.values())
+        found = columns_of(apps, pods_by_owner(one.state for one in pods))
+        if self._usage:
+            owners = {one.place: one.state.owner for one in pods if one.state.owner is not None}
+            found |= await self._used(owners, {app.key: app.declared.app for app in apps})
+        return found
+
+    def pools(self) -> dict[str, Values]:
+        """Fields of the pools; nothing while nodes or pods are not current."""
+        if not self._nodes.is_current(self._ttl) or not self._pods.is_current(self._ttl):
+            self._on_error("nodes")
+            return {}
+        pods = (one.state for one in self._pods.objects.values())
+        return pools_of_nodes(self._nodes.objects.values(), pods, self._terms, self._clock.date())
+
+    def _apps(self) -> Sequence[App] | None:
+        if not all(one.is_current(self._ttl) for one in self._workloads.values()):
+            return None
+        return [app for one in self._workloads.values() for app in one.objects.values()]
+
+    async def _used(
+        self, owners: Mapping[tuple[str, str], Key], apps: Mapping[Key, str]
+    ) -> dict[str, Values]:
+        try:
+            found = await self._api.list(_USAGE, PodMetrics)
+        except (Unreachable, Denied) as error:
+            self._on_error("usage")
+            log.warning("metrics.k8s.io: %s", error)
+            return {name: {} for name in USED}
+        return usage_of(found.items, owners, apps, self._clock.date(), 2 * self._ttl)
+
+    def _warn(self, app: App) -> None:
+        """Once per problem: the app stays in preview until it is mended."""
+        if app.problem and app.problem not in self._problems:
+            self._problems.add(app.problem)
+            self._on_error("annotation")
+            log.warning("annotations of %s", app.problem)
+
+
+def load_terms(file: Path) -> dict[str, PoolTerms]:
+    """Quotas and prices by pool."""
+    try:
+        return msgspec.convert(yaml.safe_load(file.read_text()), dict[str, PoolTerms])
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise BadQueries(f"{file}: {' '.join(str(error).split())}") from None
+
+
+def _named(found: Pod) -> _NamedPod:
+    return _NamedPod((found.metadata.namespace, found.metadata.name), pod_of(found))

@@ -47,50 +47,43 @@ def source_of(
     match settings.source:
         case "simulated":
             return SimulatedSource(session, settings.url)
-        case "prometheus":
-            return PrometheusSource(
-                Prometheus(session, settings.url, settings.timeout_seconds),
-                load_queries(Path(settings.queries) if settings.queries else None),
-                load_declared(Path(settings.inventory)) if settings.inventory else None,
-                SystemClock(),
-                on_error,
-                Timing(
-                    cluster_of(settings.cluster).tick_seconds,
-                    settings.settle_seconds,
-                    settings.catch_up_ticks,
-                ),
-            )
-        case "kubernetes":
-            return _kubernetes(settings, session, on_error)
+        case "prometheus" | "kubernetes":
+            return _measured(settings, session, on_error)
         case never:
             assert_never(never)
 
 
-def _kubernetes(
+def _measured(
     settings: Settings, session: aiohttp.ClientSession, on_error: Callable[[str], None]
 ) -> Source:
-    """Prometheus has the requests, the API server everything else."""
-    api = KubernetesApi(access_of(settings.kubeconfig), settings.timeout_seconds, _CALLS_PER_SECOND)
-    terms = load_terms(Path(settings.pools)) if settings.pools else {}
-    known = {*PODS, *(USED if settings.usage == "metrics-api" else ())}
-    queries = load_queries(Path(settings.queries) if settings.queries else None).without(known)
-    cluster = ClusterView(
-        api,
-        SystemClock(),
-        on_error,
-        settings.pool_label,
-        terms,
-        queries.ttl_seconds,
-        settings.usage == "metrics-api",
-    )
+    """Prometheus; with a view of the API server it has only what that does not know."""
+    queries = load_queries(Path(settings.queries) if settings.queries else None)
+    view, catch_up = None, settings.catch_up_ticks
+    if settings.source == "kubernetes":
+        known = {*PODS, *(USED if settings.usage == "metrics-api" else ())}
+        queries, catch_up = queries.without(known), 0
+        view = _view(settings, queries.ttl_seconds, on_error)
     return PrometheusSource(
         Prometheus(session, settings.url, settings.timeout_seconds),
         queries,
         load_declared(Path(settings.inventory)) if settings.inventory else None,
         SystemClock(),
         on_error,
-        Timing(settings.settle_seconds, 0),
-        cluster=cluster,
+        Timing(cluster_of(settings.cluster).tick_seconds, settings.settle_seconds, catch_up),
+        cluster=view,
+    )
+
+
+def _view(settings: Settings, ttl_s: float, on_error: Callable[[str], None]) -> ClusterView:
+    access = access_of(settings.kubeconfig)
+    return ClusterView(
+        KubernetesApi(access, settings.timeout_seconds, _CALLS_PER_SECOND),
+        SystemClock(),
+        on_error,
+        settings.pool_label,
+        load_terms(Path(settings.pools)) if settings.pools else {},
+        ttl_s,
+        settings.usage == "metrics-api",
     )
 
 

@@ -176,7 +176,7 @@ def test_ticks_have_pods_without_prometheus_and_apps_come_and_go(seen: Seen) -> 
         async with aiohttp.ClientSession() as session:
             nowhere = Prometheus(session, "http://127.0.0.1:1", 1.0)
             source = PrometheusSource(
-                nowhere, queries, None, SystemClock(), seen.failed, Timing(0.0, 0, 1),
+                nowhere, queries, None, SystemClock(), seen.failed, Timing(1, 0.0, 0),
                 cluster=seen.view,
             )  # fmt: skip
             app = f"{seen.cluster.namespace}/web"

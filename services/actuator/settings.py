@@ -37,8 +37,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Path of a kubeconfig; empty: the pod's ServiceAccount. Kubernetes only."""
     calls_per_second: Annotated[float, Meta(gt=0)] = 50.0
     """Requests to the API server per second, with bursts of one second's worth. Kubernetes only."""
-    concurrency: Annotated[int, Meta(ge=1)] = 8
-    """Workloads that are written at the same time. Kubernetes only."""
+    concurrency: Annotated[int, Meta(ge=1)] = 4
+    """Workloads that are written at the same time: more of them wait in the API server. Kubernetes
+    only."""
     # A forgotten variable must not switch writing on.
     mode: Mode = "preview"
     """Mode of the whole cluster: off, preview, canary or auto."""

@@ -54,6 +54,13 @@ class BudgetGranted(TickEvent, frozen=True, kw_only=True):
     headroom: Annotated[
         Ratio, about("Share to add to every app's need, because the forecast is uncertain.")
     ] = 0.0
+    headroom_cut: Annotated[
+        Share,
+        about(
+            "Share to take from every app's need, because a policy expects no rise; a reader that "
+            "does not know it keeps more."
+        ),
+    ] = 0.0
     growth: Annotated[
         Ratio, about("Forecast load over current load within the time a pod takes to start.")
     ] = 1.0

@@ -52,7 +52,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     `trainer` are planned."""
     consumers: tuple[str, ...]
     """Principals that may read; ACLs are made from this. `operator` reads everything, for
-    `hirl tail` and `hirl explain`. Only the forecaster follows ModelPromoted so far."""
+    `hirl tail` and `hirl explain`. The Soldiers do not follow ModelPromoted yet."""
     partitions: int = DOMAIN_PARTITIONS
     cleanup: Cleanup = "delete"
     retention_ms: int = DAY_MS

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import onnx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from onnx import TensorProto, helper, numpy_helper
 
+from models.policies import contract, packing
 from models.registry.contract import POLICY_OUTPUTS
 from models.registry.keys import Trust, key_id, sign
 from models.registry.load import Artefact, Samples, verified, write_samples
@@ -134,3 +136,54 @@ def samples_of(expected: float, features: int = FEATURES) -> dict[str, bytes]:
 def reparsed(data: bytes) -> Any:
     """The model of some bytes, to be changed."""
     return onnx.load_model_from_string(data)
+
+
+# Policies with the contract of the product.
+
+
+def commander_network(bad: str = "", **values: float) -> bytes:
+    """A Commander's network with constant outputs, neutral where no value is given.
+
+    `bad` is `nan` or `inf`: what it answers as headroom.
+    """
+    nodes, initial = [], [weights("axis", [2], np.int64), weights("zero", 0.0)]
+    for port_ in contract.OUTPUTS:
+        neutral = 0.0 if port_.name in ("pods", "nodes") else 1.0
+        source, width = ("cluster", 1) if port_.name == "spare" else ("domain", 1)
+        width = 3 if port_.name in ("pods", "nodes") else width
+        columns = contract.CLUSTER_COLUMNS if source == "cluster" else contract.DOMAIN_COLUMNS
+        value = np.full(width, values.get(port_.name, neutral))
+        name = port_.name
+        initial += [
+            weights(f"{name}_w", np.zeros((len(columns), width))), weights(f"{name}_b", value)
+        ]  # fmt: skip
+        squeezed = len(port_.shape) == 2 and source == "domain"
+        last = f"{name}_a" if squeezed else name
+        nodes += [
+            node("MatMul", [source, f"{name}_w"], f"{name}_m"),
+            node("Add", [f"{name}_m", f"{name}_b"], last),
+        ]
+        if squeezed:
+            broken = bool(bad) and name == "headroom"
+            nodes.append(node("Squeeze", [last, "axis"], f"{name}_s" if broken else name))
+            if broken:
+                over = "zero_by_zero" if bad == "nan" else f"{name}_s"
+                if bad == "nan":
+                    nodes.append(node("Mul", [f"{name}_s", "zero"], over))
+                nodes.append(node("Div", [over, "zero"], name))
+    ports = [
+        [port(one.name, one.shape) for one in group]
+        for group in (contract.INPUTS, contract.OUTPUTS)
+    ]
+    graph = helper.make_graph(nodes, "planted", ports[0], ports[1], initial)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def commander_files(
+    network: bytes, key: Ed25519PrivateKey | None = KEY, **changes: Any
+) -> dict[str, bytes]:
+    """An artefact of a Commander's network, without samples."""
+    manifest = msgspec.structs.replace(packing.manifest_of("commander-policy", network), **changes)
+    return files_of(network, manifest, key)

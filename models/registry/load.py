@@ -31,6 +31,8 @@ LARGEST_ARTEFACT: Final = 96 * 2**20
 MOST_FILES: Final = 16
 _LARGEST_TEXT: Final = 4 * 2**20
 """Of a JSON file: decoded, it takes several times as much."""
+ROWS: Final = "rows"
+"""Name of the axis of independent decisions."""
 _MOST_SAMPLES: Final = 1000
 
 Arrays = Mapping[str, NDArray[np.float32]]
@@ -53,6 +55,14 @@ class Artefact(NamedTuple):
     """Id of the key, `pinned`, or `nobody` where that was allowed."""
     files: Mapping[str, bytes]
     """All of them, the manifest and the signature included."""
+
+    @property
+    def states(self) -> int:
+        """Number of samples."""
+        if self.samples is None:
+            return 0
+        by_row = [one.name for one in self.manifest.inputs if one.shape[:1] == [ROWS]]
+        return int(self.samples.inputs[by_row[0]].shape[0])
 
     @property
     def version(self) -> str:
@@ -145,7 +155,9 @@ def read_samples(data: bytes, manifest: Manifest, where: str) -> Samples:
     # Not all outputs are served, and those that are not need no comparison.
     if not samples.outputs or not samples.outputs.keys() <= outputs:
         raise InputError(f"{where}: expected outputs among {', '.join(sorted(outputs))}")
-    rows = {values.shape[0] if values.ndim else 0 for values in samples.inputs.values()}
+    # The other inputs are the same for all rows, such as which domain calls which.
+    by_row = [tensor.name for tensor in manifest.inputs if tensor.shape[:1] == [ROWS]]
+    rows = {samples.inputs[name].shape[0] if samples.inputs[name].ndim else 0 for name in by_row}
     if len(rows) != 1 or not 0 < min(rows) <= _MOST_SAMPLES:
         raise InputError(f"{where}: expected 1 to {_MOST_SAMPLES} states, of every input as many")
     return samples

@@ -215,7 +215,7 @@ def directive_of(granted: BudgetGranted | None, apps: DeclaredApps) -> Directive
         "overdraft": granted.overdraft_cores,
         "floor": granted.floor_cores,
         "urgency": granted.urgency,
-        "headroom": granted.headroom,
+        "headroom": granted.headroom - granted.headroom_cut,
     }
     columns: dict[str, Any] = {
         name: _with_column(getattr(budget, name), domain, min(value, _MOST))

@@ -4,7 +4,7 @@ It sees aggregates of domains only. A minute is decided when all of its events a
 grace period is over; then the last reported events count, and a missing forecast predicts nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,26 +13,42 @@ import numpy as np
 from models.cluster.description import Cluster
 from models.control.budget import CommanderDecision
 from models.control.commander import VALID_MIN, Commander
-from models.control.fallback import Level, usable_forecast
+from models.control.fallback import Level, usable_forecast, usable_residual
 from models.control.parameters import Parameters
 from models.control.report import Report
+from models.control.residual import Residual
 from models.features.pools import PoolReadings
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, ticks_per_minute
+from models.registry.rollout import Rollout, Rules
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from schemas.demand_forecast import DemandForecast
 from schemas.fields import Event, TickEvent
+from schemas.model_judged import ModelJudged
+from schemas.model_promoted import ModelPromoted
 from schemas.pool_observed import PoolObserved
 from schemas.scale_planned import ScalePlanned
 from services._kit.arrays import check_forecast
 from services._kit.clock import Clock
 from services._kit.errors import Refused
-from services._kit.handler import Handler, Step
+from services._kit.following import Follower
+from services._kit.handler import CLUSTER, Handler, Step
 from services._kit.inventory import DeclaredApps, pool_records
 from services._kit.levels import Levels, versions_at
+from services._kit.models import LoadedModel
 from services._kit.plausible import OUT_OF_RANGE, Pace, bounded, following
 from services._kit.ticks import POLICY, decision_id
+from services.commander.advice import (
+    MODEL,
+    MOST_SECONDS,
+    Advice,
+    Asked,
+    Policy,
+    advise,
+    sample_of,
+    with_policy,
+)
 from services.commander.metrics import IMPLAUSIBLE
 from services.commander.reasons import reasons_of
 from services.commander.state import CommanderState, known_tick, name_of, with_newest
@@ -45,10 +61,12 @@ _PER_DOMAIN: Final = {
     "overdraft_cores": "overdraft",
     "floor_cores": "floor",
     "urgency": "urgency",
-    "headroom": "headroom",
 }
 """Fields of the event that differ by domain, and those of the budget."""
 _URGENCIES: Final = NodesByUrgency.__struct_fields__
+_NO_APPS: Final = np.zeros((1, 0), np.int32)
+"""Domains of apps: the Commander sees none."""
+RULES: Final = Rules()
 _FORECAST_VALID_MIN: Final = 60
 """A forecast looks half an hour ahead: one that claims to be valid for longer is wrong."""
 
@@ -59,7 +77,7 @@ class CommanderHandler(Handler[CommanderState]):
     name = "commander"
     scope = "cluster"
     inputs = (ScalePlanned, DemandForecast, PoolObserved)
-    reference = (BreakerChanged,)
+    reference = (BreakerChanged, ModelPromoted)
 
     def __init__(
         self,
@@ -68,12 +86,17 @@ class CommanderHandler(Handler[CommanderState]):
         grace_s: float | None,
         await_forecasts: bool = True,
         speed: float = 1.0,
+        rules: Rules = RULES,
+        most_policy_s: float = MOST_SECONDS,
     ) -> None:
         self._domains, self._pools = cluster.domain_names, cluster.pool_names
         self._levels = Levels(self._domains)
         # Without apps: the Commander works on sums of domains and needs only the cluster's part.
         self._inventory = DeclaredApps(cluster).inventory(())
         self._commander = Commander(self._inventory, parameters)
+        self._follower: Follower[Policy] = Follower(MODEL, CLUSTER, rules)
+        self._most_policy_s = most_policy_s
+        self._highest = self._inventory.priority == self._inventory.priority.min()
         self._grace, self._largest = grace_s, cluster.largest_factor
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
         pace = None if grace_s is None else speed
@@ -88,13 +111,16 @@ class CommanderHandler(Handler[CommanderState]):
         )
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
-        """Take in the breakers' levels."""
+        """Take in the breakers' levels, and promoted policies."""
         if isinstance(event, BreakerChanged):
             self._levels.learn(event)
+        elif isinstance(event, ModelPromoted):
+            self._follower.learn(event)
 
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
-        """Remove a breaker."""
-        self._levels.forget(key)
+        """Remove a breaker. A promotion without a record stays: only another one replaces it."""
+        if kind is BreakerChanged:
+            self._levels.forget(key)
 
     def start(self, key: str) -> CommanderState:  # noqa: ARG002  there is only one
         """Nothing reported yet."""
@@ -157,8 +183,12 @@ class CommanderHandler(Handler[CommanderState]):
         return state.minutes.due(self._grace, state.timeline.tick)
 
     def wake(self, state: CommanderState, clock: Clock) -> Step[CommanderState]:
-        """Decide, in order, the minutes that are complete or late."""
-        events: list[Event] = []
+        """Follow promotions, then decide, in order, the minutes that are complete or late."""
+        rollout, judged, missing = self._follower.follow(state.rollout, state.minutes.closed)
+        state, events = replace(state, rollout=rollout), list[Event](judged)
+        if missing is not None:
+            # Minutes wait for it: after a restart none may be decided by another version.
+            return Step(state, events, read=missing)
         while True:
             reached, now = state.timeline.reached(clock.date(), self._pace), clock.now()
             tick = state.minutes.ready(self._expected, now, self._grace, reached)
@@ -170,8 +200,16 @@ class CommanderHandler(Handler[CommanderState]):
             state = with_newest(state, arrived.values(), self._largest)
             if self._can_decide(state):
                 # Any event of the tick will do as the cause: all have the same time.
-                state, decided = self._decide(tick, next(iter(arrived.values())), state)
+                state, decided = self._decide(tick, next(iter(arrived.values())), state, clock)
                 events += decided
+
+    def written(
+        self, result: LoadedModel, state: CommanderState, clock: Clock
+    ) -> Step[CommanderState]:
+        """Take in a policy that was opened, or why it could not be, and go on."""
+        rollout, events = self._follower.opened(result, state.rollout, state.minutes.closed)
+        step = self.wake(replace(state, rollout=rollout), clock)
+        return step._replace(events=[*events, *step.events])
 
     def _can_decide(self, state: CommanderState) -> bool:
         """Whether every domain and pool has reported at least once.
@@ -181,22 +219,30 @@ class CommanderHandler(Handler[CommanderState]):
         return set(self._domains) <= state.sums.keys() and set(self._pools) <= state.pools.keys()
 
     def _decide(
-        self, tick: int, cause: TickEvent, state: CommanderState
+        self, tick: int, cause: TickEvent, state: CommanderState, clock: Clock
     ) -> tuple[CommanderState, list[Event]]:
         # Never the same epoch twice, even if the cluster's clock was set back.
         epoch = max(tick // self._per_minute, state.epoch + 1)
         report = self._report(state)
         levels = [self._levels.before(tick, domain) for domain in self._domains]
-        decision = self._commander.decide(
+        level = np.array([levels], np.int8)
+        asked = (
             np.array([tick], np.int32),
             PoolReadings(pool_records(self._pools, state.pools), self._inventory),
             report,
-            usable_forecast(self._forecast(tick, state), np.array([levels], np.int8)),
-            np.array([epoch], np.int32),
+            usable_forecast(self._forecast(tick, state), level),
         )
+
+        def decide(residual: Residual | None) -> CommanderDecision:
+            usable = None if residual is None else usable_residual(residual, level, _NO_APPS)
+            return self._commander.decide(*asked, np.array([epoch], np.int32), usable)
+
+        state, advice, judged = self._advised(asked, decide, cause, state, clock)
+        decision = decide(None if advice is None else advice.residual)
         # Every domain takes part in the decision, so that shares sum to 1. Only those that report
         # get a budget; all pools get a request.
         events: list[Event] = [
+            *judged,
             *(
                 self._granted(
                     index,
@@ -206,6 +252,8 @@ class CommanderHandler(Handler[CommanderState]):
                     report,
                     state.doubts.get(domain, ()),
                     levels[index],
+                    "" if advice is None else advice.names[index],
+                    _unadvised(state.rollout),
                 )
                 for index, domain in enumerate(self._domains)
                 if self._has_reported(domain, tick, state)
@@ -216,6 +264,25 @@ class CommanderHandler(Handler[CommanderState]):
         if state.snapshot is not None:
             events.append(transition(state.snapshot, snapshot, self._weights, cause, POLICY))
         return replace(state, epoch=epoch, snapshot=snapshot), events
+
+    def _advised(
+        self,
+        asked: Asked,
+        decide: Callable[[Residual | None], CommanderDecision],
+        cause: TickEvent,
+        state: CommanderState,
+        clock: Clock,
+    ) -> tuple[CommanderState, Advice | None, list[ModelJudged]]:
+        """What promoted policies advise, and how they did; None where there is none."""
+        deciding = self._follower.deciding(state.rollout, self._domains)
+        if deciding.incumbent is None and deciding.candidate is None:
+            return state, None, []
+        advice, sample = advise(deciding, asked, clock.now, self._most_policy_s), None
+        if deciding.candidate is not None:
+            sample = sample_of(advice, decide, asked[2], self._highest)
+        tick, time = int(asked[0][0]), cause.time
+        rollout, judged = self._follower.judge(state.rollout, sample, advice.problem, tick, time)
+        return replace(state, rollout=rollout), advice, judged
 
     def _has_reported(self, domain: str, tick: int, state: CommanderState) -> bool:
         """Whether a domain reported recently enough to be granted a budget.
@@ -258,9 +325,11 @@ class CommanderHandler(Handler[CommanderState]):
         report: Report,
         doubts: Sequence[str],
         level: Level,
+        policy: str,
+        unadvised: Sequence[str],
     ) -> BudgetGranted:
         budget, domain = decision.directive.budget, self._domains[index]
-        epoch = int(budget.epoch[0])
+        epoch, headroom = int(budget.epoch[0]), float(budget.headroom[0, index])
         columns: dict[str, Any] = {
             name: float(getattr(budget, source)[0, index]) for name, source in _PER_DOMAIN.items()
         }
@@ -276,14 +345,18 @@ class CommanderHandler(Handler[CommanderState]):
             # Rounding may leave the share slightly outside of 0 to 1.
             reserve_share=min(1.0, max(0.0, float(budget.reserve[0]))),
             pool_cores={name: cores for name, cores in pools if cores > 0},
+            # One of them is 0: a policy may want less than what is needed now.
+            headroom=max(0.0, headroom),
+            headroom_cut=max(0.0, -headroom),
             growth=float(decision.directive.growth[0, index]),
             release_cores=float(decision.directive.release[0, index]),
             held_cores=float(report.held[0, index]),
             reasons=[
                 *(IMPLAUSIBLE + one for one in doubts),
+                *unadvised,
                 *reasons_of(index, decision, report, level),
             ],
-            versions=versions_at(level),
+            versions=with_policy(versions_at(level), policy, level),
             decision_id=decision_id(domain, tick, epoch),
             **columns,
         )
@@ -305,3 +378,11 @@ class CommanderHandler(Handler[CommanderState]):
             decision_id=decision_id(pool, tick, epoch),
             versions={"policy": POLICY},
         )
+
+
+def _unadvised(rollout: Rollout) -> tuple[str, ...]:
+    """Why a promoted policy does not advise."""
+    incumbent = rollout.incumbent
+    if incumbent is None or not rollout.fallback_reason:
+        return ()
+    return (f"{incumbent.name} does not advise: {rollout.fallback_reason}",)

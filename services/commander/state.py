@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from models.control.plausible import CORES, Held, forecast_problem, highest_seen, sums_problem
+from models.registry.rollout import Rollout
 from schemas.demand_forecast import DemandForecast
 from schemas.fields import TickEvent
 from schemas.pool_observed import PoolObserved
@@ -39,6 +40,8 @@ class CommanderState:
     look too large."""
     snapshot: CommanderSnapshot | None = None
     """State and action of the last minute, for the next transition."""
+    rollout: Rollout = field(default_factory=Rollout)
+    """Which promoted policy advises, and which one is on its way."""
 
 
 def name_of(event: TickEvent) -> str:

@@ -33,7 +33,7 @@ from services._kit.state_codec import Transient
 from services._kit.ticks import TickBuffer, axis_of
 from services.forecaster.builder import ModelBuilder
 from services.forecaster.events import believable, forecast_event
-from services.forecaster.following import Follower, Serving, Trial, tried
+from services.forecaster.following import Serving, Trial, follower_of, serving_of, tried
 from services.forecaster.model import SHIPPED, Learning
 from services.forecaster.progress import (
     Progress,
@@ -93,7 +93,7 @@ class ForecasterHandler(Handler[ForecasterState]):
         most_seconds: float = MOST_SECONDS,
     ) -> None:
         self._builder = ModelBuilder(cluster, model, rule_minutes, learning)
-        self._follower = Follower(self._builder.shipped, model, rules)
+        self._follower = follower_of(self._builder.shipped, model, rules)
         self._most_seconds = most_seconds
         self._switch: Switch | None = None
         self._domains = self._builder.apps.domains
@@ -243,9 +243,10 @@ class ForecasterHandler(Handler[ForecasterState]):
 
     def _serving(self, rollout: Rollout, clock: Clock) -> Serving | None:
         """Set which networks answer this tick."""
-        serving = self._follower.serving(rollout, self._domains)
-        if serving is None:
+        shipped = self._builder.shipped
+        if shipped is None:
             return None
+        serving = serving_of(self._follower.deciding(rollout, self._domains), shipped)
         if self._switch is None:
             self._switch = Switch(clock.now, self._most_seconds)
         self._switch.set(*serving)

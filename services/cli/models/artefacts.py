@@ -1,5 +1,6 @@
 """`hirl models keygen|add|list|show|verify`: artefacts, their keys and their store."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +11,9 @@ from rich.console import Console
 from models.inputs.errors import InputError
 from models.registry import keys as registry_keys
 from models.registry.keys import PUBLIC_SUFFIX, Trust
-from models.registry.load import Artefact
+from models.registry.load import Artefact, verified
 from models.registry.manifest import SIGNATURE
-from models.registry.store import Entry, fetch
+from models.registry.store import Entry, fetch, read_folder
 from services.cli.commands import examples
 from services.cli.models.options import ArtefactArgument, KeysOption, Place, StoreOption
 from services.cli.options import JsonOption
@@ -53,7 +54,7 @@ def add(
     place = Place(store, None)
     target = place.opened()
     secret = registry_keys.private_key(key)
-    artefact = place.artefact(str(folder), Trust(unsigned=True))
+    artefact = verified(_files(folder), Trust(unsigned=True), str(folder))
     signature = registry_keys.sign(artefact.version, secret)
     entry = Entry(artefact.manifest.kind, artefact.version)
     target.write(entry, {**artefact.files, SIGNATURE: signature})
@@ -143,13 +144,20 @@ def verify(
 
     found = Place(store, keys).artefact(artefact)
     open_session(found)
-    samples = 0 if found.samples is None else next(iter(found.samples.inputs.values())).shape[0]
     plain_console().print(
         f"{found.name}: version {found.version} is in order, signed by {found.signed_by}; "
-        f"answers {samples} samples as it did where it was exported"
+        f"answers {found.states} samples as it did where it was exported"
     )
     if json is not None:
-        write_json(json, _summary(found, found.signed_by) | {"samples": samples})
+        write_json(json, _summary(found, found.signed_by) | {"samples": found.states})
+
+
+def _files(folder: Path) -> Mapping[str, bytes]:
+    """The files of an artefact; a policy as training writes it gets its manifest here."""
+    from models.policies import packing  # noqa: PLC0415  loads onnxruntime
+
+    files = read_folder(folder)
+    return packing.packed(files, str(folder)) if packing.is_trained(files) else files
 
 
 def _summary(artefact: Artefact, signed_by: str) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from models.inputs.errors import InputError
 from models.registry.gate import Evidence, Limits, Verdict, judge
-from models.registry.load import Artefact
+from models.registry.load import ROWS, Artefact
+from models.registry.manifest import Kind
 from services.cli.commands import examples
 from services.cli.models.options import ArtefactArgument, KeysOption, Place, StoreOption
 from services.cli.options import JsonOption
@@ -88,16 +89,14 @@ def _measured(artefact: Artefact, evidence: Evidence) -> Evidence:
     from models.registry.session import Session  # noqa: PLC0415  loads onnxruntime
 
     changes: dict[str, object] = {}
-    if artefact.manifest.kind == "forecaster":
-        from models.forecaster.learned.artefact import features_sha256  # noqa: PLC0415
-
-        changes["features_sha256"] = features_sha256()
+    changes["features_sha256"] = _features_sha256(artefact.manifest.kind)
     if artefact.samples is not None:
         session, samples = Session(artefact), artefact.samples
         found = session.run(samples.inputs)
         changes["parity"] = difference(found, samples.outputs)
-        changes["states"] = next(iter(samples.inputs.values())).shape[0]
-        one = {name: values[:1] for name, values in samples.inputs.items()}
+        changes["states"] = artefact.states
+        rows = {tensor.name for tensor in artefact.manifest.inputs if tensor.shape[:1] == [ROWS]}
+        one = {n: values[:1] if n in rows else values for n, values in samples.inputs.items()}
         seconds = np.empty(_TIMED)
         for index in range(_TIMED):
             began = time.perf_counter()
@@ -105,6 +104,16 @@ def _measured(artefact: Artefact, evidence: Evidence) -> Evidence:
             seconds[index] = time.perf_counter() - began
         changes["decision_ms"] = float(np.quantile(seconds, 0.99)) * 1000
     return msgspec.structs.replace(evidence, **changes)
+
+
+def _features_sha256(kind: Kind) -> str:
+    """Digest of the features that this release encodes."""
+    from models.forecaster.learned import artefact as forecasters  # noqa: PLC0415
+    from models.policies import packing  # noqa: PLC0415
+
+    if kind == "forecaster":
+        return forecasters.features_sha256()
+    return packing.features_sha256(kind)
 
 
 def _print(artefact: Artefact, verdict: Verdict) -> None:

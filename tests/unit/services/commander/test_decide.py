@@ -8,7 +8,6 @@ from models.control.tuned import tuned_parameters
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
-from schemas.demand_forecast import DemandForecast
 from schemas.pool_observed import PoolObserved
 from schemas.topics import topic_of
 from schemas.transition_recorded import TransitionRecorded
@@ -19,6 +18,7 @@ from services._kit.telemetry import Telemetry
 from services.commander.decide import CommanderHandler
 from services.commander.metrics import Metrics
 from tests.service_helpers import CLUSTER, heartbeat, planned, pools, time_of
+from tests.unit.services.commander.commander_helpers import forecast
 
 GRACE_S = 2.0
 
@@ -28,21 +28,6 @@ def bus() -> MemoryBus:
     bus = MemoryBus(ManualClock(1000.0))
     bus.add(lambda: Service(CommanderHandler(CLUSTER, tuned_parameters(), GRACE_S)))
     return bus
-
-
-def forecast(domain: str, tick: int, growth: float = 1.0) -> DemandForecast:
-    rps = 1000.0 * growth
-    return DemandForecast(
-        tick=tick,
-        time=time_of(tick),
-        domain=domain,
-        model="test/1",
-        valid_until_tick=tick + 30,
-        horizons_minutes=[5, 15, 30],
-        quantiles=[0.1, 0.5, 0.9],
-        rps=[[rps] * 3] * 3,
-        peak_rps=[rps] * 3,
-    )
 
 
 def publish_minute(bus: MemoryBus, tick: int, **hold: float) -> None:

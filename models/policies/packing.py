@@ -1,0 +1,118 @@
+"""Trained policies as artefacts of the registry: manifest, samples and the digest of the features.
+
+It imports onnxruntime, so import it lazily where policies are optional.
+"""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from models.inputs.errors import InputError
+from models.policies import contract
+from models.policies.artefact import CARD, COMMANDER, NETWORK, SOLDIER, Card
+from models.registry.load import Samples, write_samples
+from models.registry.manifest import (
+    MANIFEST,
+    MODEL,
+    SAMPLES,
+    Kind,
+    Manifest,
+    Metric,
+    Tensor,
+    canonical,
+    digest_of,
+    name_of,
+    sealed,
+)
+
+FAMILIES: Final[Mapping[Kind, str]] = {"commander-policy": COMMANDER, "soldier-policy": SOLDIER}
+"""First word of the names that decisions carry."""
+_PORTS: Final[Mapping[Kind, tuple[Any, Any]]] = {
+    "commander-policy": (contract.INPUTS, contract.OUTPUTS),
+    "soldier-policy": (contract.SOLDIER_INPUTS, contract.SOLDIER_OUTPUTS),
+}
+_LENGTHS: Final = {"rows": 100, "domains": 5, "pools": 3}
+"""Of the axes of the samples."""
+
+
+def features_sha256(kind: Kind) -> str:
+    """The digest of what this release encodes for a policy."""
+    inputs, _ = _PORTS[kind]
+    columns = {
+        "domain": contract.DOMAIN_COLUMNS,
+        "pool": contract.POOL_COLUMNS,
+        "cluster": contract.CLUSTER_COLUMNS,
+        "app": contract.APP_COLUMNS,
+    }
+    return digest_of(
+        {
+            "contract": contract.VERSION,
+            "inputs": [(port.name, port.shape, port.unit) for port in inputs],
+            "columns": [columns.get(port.name, ()) for port in inputs],
+        }
+    )
+
+
+def is_trained(files: Mapping[str, bytes]) -> bool:
+    """Whether these are the files of a policy as training writes them."""
+    return MANIFEST not in files and NETWORK in files and CARD in files
+
+
+def packed(files: Mapping[str, bytes], where: str) -> dict[str, bytes]:
+    """The files of a trained policy as an artefact, not signed."""
+    try:
+        card = msgspec.json.decode(files[CARD], type=Card)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{where}: {CARD}: {error}; train the policy again") from error
+    families = {family: kind for kind, family in FAMILIES.items()}
+    kind = families.get(card.model.partition("/")[0])
+    network = files[NETWORK]
+    if kind is None or card.model != name_of(FAMILIES[kind], network):
+        raise InputError(f"{where}: {CARD}: describes {card.model}, the network is another one")
+    manifest = manifest_of(kind, network, card)
+    content = {MODEL: network, CARD: files[CARD], SAMPLES: write_samples(_sampled(kind, network))}
+    return {**content, MANIFEST: canonical(sealed(manifest, content))}
+
+
+def manifest_of(kind: Kind, network: bytes, card: Card | None = None) -> Manifest:
+    """The manifest of a policy, without the digests of its files."""
+    inputs, outputs = _PORTS[kind]
+    # The range of an input is where it is clipped, not what a model may do.
+    ports = [Tensor(name=one.name, shape=list(one.shape), unit=one.unit) for one in inputs]
+    return Manifest(
+        kind=kind,
+        name=name_of(FAMILIES[kind], network),
+        inputs=ports,
+        outputs=[
+            Tensor(name=o.name, shape=list(o.shape), unit=o.unit, low=o.low, high=o.high)
+            for o in outputs
+        ],
+        features_sha256=features_sha256(kind),
+        files={},
+        data=[f"scenarios: {', '.join(card.scenarios)}", f"seeds: {card.seeds}"] if card else [],
+        command=card.command if card else "",
+        metrics=[Metric(name="parity", value=card.parity)] if card else [],
+        code_version=version("hirl-scale"),
+    )
+
+
+def _sampled(kind: Kind, network: bytes) -> Samples:
+    """Random states with the network's answers here."""
+    inputs, outputs = _PORTS[kind]
+    random = np.random.default_rng(0)
+    states = {
+        one.name: random.uniform(-1.0, 1.0, _shape(one.shape)).astype(np.float32) for one in inputs
+    }
+    session = ort.InferenceSession(network, providers=["CPUExecutionProvider"])
+    names = [one.name for one in outputs]
+    answers: list[NDArray[np.float32]] = session.run(names, states)
+    return Samples(states, dict(zip(names, answers, strict=True)))
+
+
+def _shape(axes: tuple[str | int, ...]) -> tuple[int, ...]:
+    return tuple(axis if isinstance(axis, int) else _LENGTHS[axis] for axis in axes)

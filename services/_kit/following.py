@@ -1,0 +1,136 @@
+"""A service's part of a rollout: which versions are open, and which of them may decide.
+
+Open models belong to the process, the `Rollout` to the saved state. What a model is, how it is
+asked and what its answers cost is the service's business.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.registry.rollout import (
+    Change,
+    Ref,
+    Rollout,
+    Rules,
+    Sample,
+    Stage,
+    chosen,
+    failed,
+    loaded,
+    observed,
+    ordered,
+    share_of,
+)
+from schemas.model_judged import ModelJudged
+from schemas.model_promoted import ModelPromoted
+from services._kit.models import LoadedModel, LoadModel, judged, order_of
+
+M = TypeVar("M")
+
+
+class Deciding(NamedTuple, Generic[M]):
+    """Which models decide in a tick."""
+
+    incumbent: M | None
+    """None: what ships."""
+    spare: M | None
+    """Decides where the incumbent cannot; None: what ships."""
+    candidate: M | None
+    """None: there is no candidate."""
+    applied: NDArray[np.bool_]
+    """Whether the candidate decides, by id."""
+
+
+class Follower(Generic[M]):
+    """Follows the promotions of one model in one scope."""
+
+    def __init__(self, model: str, scope: str, rules: Rules, refusal: str = "") -> None:
+        """`refusal` says why this process serves no model at all; empty: it does."""
+        self._model, self._scope, self._rules, self._refusal = model, scope, rules, refusal
+        self._wanted: ModelPromoted | None = None
+        self._open: dict[str, M] = {}
+        self._unopened: set[str] = set()
+        """Versions that are only kept as a spare, and could not be opened."""
+
+    def learn(self, event: ModelPromoted) -> None:
+        """Take in an order; those about other models are for other services."""
+        order_of(event)
+        if event.model == self._model:
+            self._wanted = event
+
+    def follow(
+        self, rollout: Rollout, tick: int
+    ) -> tuple[Rollout, list[ModelJudged], LoadModel | None]:
+        """Obey the newest order, and say which version has to be opened next."""
+        wanted = self._wanted
+        if wanted is None:
+            return rollout, [], self._missing(rollout, tick)
+        rollout, change = self._ordered(rollout, wanted, tick)
+        return rollout, self._events(change, rollout, tick), self._missing(rollout, tick)
+
+    def opened(
+        self, result: LoadedModel, rollout: Rollout, tick: int
+    ) -> tuple[Rollout, list[ModelJudged]]:
+        """Take in a version that was opened, or why it could not be."""
+        if result.problem:
+            self._unopened.add(result.ref.sha256)
+        else:
+            needed = {ref.sha256 for ref in rollout.needed()}
+            self._open = {v: model for v, model in self._open.items() if v in needed}
+            self._open[result.ref.sha256] = result.model
+        rollout, change = loaded(rollout, result.ref.sha256, result.problem, tick, self._rules)
+        return rollout, self._events(change, rollout, tick)
+
+    def deciding(self, rollout: Rollout, ids: Sequence[str]) -> Deciding[M]:
+        """Which models decide, and for which of the ids the candidate does."""
+        spare, candidate, share = self._of(rollout.previous), None, 0.0
+        if rollout.stage in (Stage.SHADOW, Stage.CANARY):
+            candidate, share = self._of(rollout.candidate), share_of(rollout, self._rules)
+        version = "" if rollout.candidate is None else rollout.candidate.sha256
+        applied = chosen(ids, version, share if candidate is not None else 0.0)
+        return Deciding(self._of(rollout.incumbent) or spare, spare, candidate, applied)
+
+    def judge(
+        self, rollout: Rollout, sample: Sample | None, problem: str, tick: int, time: str
+    ) -> tuple[Rollout, list[ModelJudged]]:
+        """Judge a tick: the incumbent's problem, or a sample of the candidate beside it."""
+        change = None
+        if problem:
+            rollout, change = failed(rollout, problem, tick, self._rules)
+        elif sample is not None:
+            rollout, change = observed(rollout, sample, tick, self._rules)
+        return rollout, self._events(change, rollout, tick, time)
+
+    def _ordered(
+        self, rollout: Rollout, wanted: ModelPromoted, tick: int
+    ) -> tuple[Rollout, Change | None]:
+        order = order_of(wanted)
+        if not self._refusal:
+            return ordered(rollout, order, tick)
+        if order.id == rollout.order:
+            return rollout, None
+        return replace(rollout, order=order.id), Change("refused", order.target, self._refusal)
+
+    def _missing(self, rollout: Rollout, tick: int) -> LoadModel | None:
+        for ref in rollout.needed():
+            waits = ref == rollout.incumbent and tick < rollout.retry_at
+            spare = ref == rollout.previous and ref.sha256 in self._unopened
+            if ref.sha256 not in self._open and not waits and not spare:
+                return LoadModel(ref)
+        return None
+
+    def _of(self, ref: Ref | None) -> M | None:
+        return None if ref is None else self._open.get(ref.sha256)
+
+    def _events(
+        self, change: Change | None, rollout: Rollout, tick: int, time: str = ""
+    ) -> list[ModelJudged]:
+        if change is None:
+            return []
+        # Outside of ticks there is no event time but that of the order.
+        time = time or (self._wanted.promoted_at if self._wanted else "")
+        return [judged(self._model, self._scope, change, rollout, self._rules, tick, time)]

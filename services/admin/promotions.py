@@ -45,6 +45,11 @@ class History(NamedTuple):
             if one.model == model and one.phase == "serving"
         ]
 
+    def taken_back(self, order: ModelPromoted) -> bool:
+        """Whether services refused what was ordered, or took it back."""
+        steps = [one for one in self.judged if one.sha256 == order.sha256 and order.sha256]
+        return bool(steps) and steps[-1].phase in ("rolled-back", "refused")
+
 
 def read_history(reader: TopicReader) -> History:
     """All orders and steps that the broker still has."""
@@ -93,11 +98,16 @@ def with_lock(
     """The order in force, locked or unlocked."""
     present = history.newest(model)
     base: dict[str, Any] = {"model": model, "version": SHIPPED}
-    if present is not None:
-        # `locked` alone must not begin anything again that was taken back: only the target counts,
-        # and services know what became of it.
-        base = {"model": model, "version": present.version, "uri": present.uri,
-                "sha256": present.sha256, "hold_at": present.hold_at}  # fmt: skip
+    if present is not None and not history.taken_back(present):
+        base |= {
+            "version": present.version,
+            "uri": present.uri,
+            "sha256": present.sha256,
+            "hold_at": present.hold_at,
+        }
+    elif present is not None and (served := history.serving(model)):
+        # Ending a lock must not begin again what was taken back.
+        base |= {"version": served[-1][0], "uri": present.uri, "sha256": served[-1][1]}
     return ModelPromoted(**base, locked=locked, unlock=not locked, **_signed(author, reason, now))
 
 

@@ -105,7 +105,7 @@ def sample_of(
     advice: Advice,
     decide: Callable[[Residual], CommanderDecision],
     report: Report,
-    highest: Mask,
+    inventory: Inventory,
 ) -> Sample:
     """What the candidate would decide beside the incumbent, estimated from this minute alone."""
     if advice.candidate is None:
@@ -114,7 +114,7 @@ def sample_of(
     before, after = (one.directive.budget.cores for one in (ours, theirs))
     apart = np.abs(after - before) > _NOTICEABLE * np.maximum(before, 1.0)
     return Sample(
-        "", _cost(ours, report, highest), _cost(theirs, report, highest), float(apart.mean())
+        "", _cost(ours, report, inventory), _cost(theirs, report, inventory), float(apart.mean())
     )
 
 
@@ -195,10 +195,12 @@ def _mixed(ours: Residual, theirs: Residual, applied: Mask) -> Residual:
     return ours._replace(**fields)
 
 
-def _cost(decision: CommanderDecision, report: Report, highest: Mask) -> float:
-    """Nodes that are kept and requested, and cores that the highest priority lacks of its wants."""
-    nodes = float(decision.keep.sum() + decision.nodes.sum())
-    lacks = np.maximum(0.0, report.wanted - decision.directive.budget.cores)[0, highest]
+def _cost(decision: CommanderDecision, report: Report, inventory: Inventory) -> float:
+    """Cores of the nodes that are kept, and cores that the highest priority needs and lacks."""
+    nodes = float((decision.keep[0] * inventory.pool_cpu).sum())
+    highest = inventory.priority == inventory.priority.min()
+    # What it needs now, not what it wants: a policy that wants more would seem to be worth it.
+    lacks = np.maximum(0.0, report.essential - decision.directive.budget.cores)[0, highest]
     return nodes + _P0_WEIGHT * float(lacks.sum())
 
 

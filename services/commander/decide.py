@@ -96,7 +96,6 @@ class CommanderHandler(Handler[CommanderState]):
         self._commander = Commander(self._inventory, parameters)
         self._follower: Follower[Policy] = Follower(MODEL, CLUSTER, rules)
         self._most_policy_s = most_policy_s
-        self._highest = self._inventory.priority == self._inventory.priority.min()
         self._grace, self._largest = grace_s, cluster.largest_factor
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
         pace = None if grace_s is None else speed
@@ -279,7 +278,7 @@ class CommanderHandler(Handler[CommanderState]):
             return state, None, []
         advice, sample = advise(deciding, asked, clock.now, self._most_policy_s), None
         if deciding.candidate is not None:
-            sample = sample_of(advice, decide, asked[2], self._highest)
+            sample = sample_of(advice, decide, asked[2], self._inventory)
         tick, time = int(asked[0][0]), cause.time
         rollout, judged = self._follower.judge(state.rollout, sample, advice.problem, tick, time)
         return replace(state, rollout=rollout), advice, judged

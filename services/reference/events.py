@@ -13,7 +13,8 @@ _ABOUT_EVENTS: Final = (
     "Producers and consumers are the principals that may write and read a topic; ACLs are made "
     "from them. Not all are services: `operator` and `registry` stand for people and their tools, "
     "`provisioner` for the simulated cluster (or your own provisioner). `agent` and `trainer` do "
-    "not exist yet. Forecaster and Commander follow `hirl.model-promoted.v1`; the Soldiers do not yet."
+    "not exist yet. Forecaster and Commander follow `hirl.model-promoted.v1`, the Soldiers do not "
+    "yet."
 )
 
 

@@ -138,7 +138,7 @@ def unlock(
 ) -> None:
     """End a lock, that of a rollback included.
 
-    The promotion in force is begun again, if it was refused or taken back before.
+    Begins nothing that was refused or taken back: promote it again for that.
     """
     _lock(model, reason, bootstrap, credentials, json, locked=False)
 

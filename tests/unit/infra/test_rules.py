@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 from models.cluster.plan import Reason
 from schemas.topics import BY_NAME
 from services._kit.clock import SystemClock
-from services._kit.models import RolloutMetrics
 from services._kit.telemetry import Telemetry
 from services.actuator.metrics import Metrics as ActuatorMetrics
 from services.breaker.metrics import Metrics as BreakerMetrics
@@ -47,7 +46,6 @@ def code_metrics() -> dict[str, set[str]]:
     ActuatorMetrics(telemetry)
     CommanderMetrics(telemetry)
     BreakerMetrics(telemetry)
-    RolloutMetrics(telemetry)
     return exported(telemetry.registry)
 
 

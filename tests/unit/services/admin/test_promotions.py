@@ -91,3 +91,19 @@ def test_a_lock_keeps_what_is_served_and_refuses_promotions_until_it_is_lifted()
 def test_an_order_without_a_reason_is_refused() -> None:
     with pytest.raises(InputError, match="--reason"):
         rollback(History((), ()), "forecaster", "", MIRA, " ", 0.0)
+
+
+def test_ending_a_lock_does_not_begin_again_what_was_taken_back() -> None:
+    taken = ModelJudged(
+        tick=9,
+        time="2026-11-20T14:00:00Z",
+        model="forecaster",
+        scope="cluster",
+        phase="rolled-back",
+        version="tft/b",
+        sha256=B,
+    )
+    history = History((ordered(),), (*served(A), taken))
+    assert with_lock(history, "forecaster", MIRA, "over", 0.0, locked=False).sha256 == A
+    nothing = History((ordered(),), (taken,))
+    assert with_lock(nothing, "forecaster", MIRA, "over", 0.0, locked=False).sha256 == ""

@@ -36,7 +36,7 @@ class Args(NamedTuple):
     forecast: str = "calendar"
     iterations: int = 40
     """Each plays every scenario once with every seed."""
-    judge_every: int = 5
+    judge_every: int = 4
     """Iterations between two judgements."""
     learning_rate: float = 1e-3
     discount: float = 0.995
@@ -58,7 +58,7 @@ class Args(NamedTuple):
     most_gradient: float = 0.5
     levers: tuple[str, ...] = ("headroom",)
     """Outputs that a Commander moves; the others stay neutral."""
-    oracle: tuple[float, float] = (0.9, 1.1)
+    oracle: tuple[float, float] = (0.9, 1.2)
     """Headroom of the oracle that a Commander imitates first, where nothing is coming and where
     something is."""
     expectile: float = 0.5

@@ -97,6 +97,9 @@ class Trainer:
 
     def learn(self, tracks: Sequence[Track], judges: Sequence[Track], watch: Watch) -> None:
         """All iterations that are left."""
+        if not self.curve:
+            # What was cloned may be better than what noise makes of it.
+            self._judge(judges)
         for iteration in range(len(self.curve), self.args.iterations):
             played = []
             for track in tracks:
@@ -112,7 +115,10 @@ class Trainer:
                 kl=kl, passes=passes, value_loss=loss, spread=self._spread(),
             )  # fmt: skip
             if (iteration + 1) % self.args.judge_every == 0:
-                closed = self._judged(closed, judges)
+                found = self._judge(judges)
+                closed = msgspec.structs.replace(
+                    closed, judged=found.objective, judged_p0=found.p0_minutes
+                )
             self.curve.append(closed)
             self._save()
             watch.learned(closed)
@@ -178,12 +184,12 @@ class Trainer:
         divergence = (ratio - 1 - log_ratio).mean()
         return float(divergence.detach()), float(value_loss.detach())
 
-    def _judged(self, closed: Iteration, judges: Sequence[Track]) -> Iteration:
+    def _judge(self, judges: Sequence[Track]) -> Judgement:
         found = judge([(track, self.agent.play(track, None)[1]) for track in judges])
         # The guard of P0: a policy that sells it does not ship, however much J it saves.
         if found.objective < self.best_objective and found.p0_minutes <= 0.0:
             self.best, self.best_objective = _copy(self.agent.policy), found.objective
-        return msgspec.structs.replace(closed, judged=found.objective, judged_p0=found.p0_minutes)
+        return found
 
     def _spread(self) -> float:
         with torch.no_grad():

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 import torch
 from torch import Tensor, nn
 
+from models.forecaster.training.produce import strip
 from models.policies.contract import INPUTS, OUTPUTS, SOLDIER_INPUTS, SOLDIER_OUTPUTS
 from models.policies.contract import Tensor as Port
 
@@ -34,7 +34,8 @@ def export(agent: str, network: nn.Module, path: Path) -> float:
         dynamic_shapes=shapes, opset_version=_OPSET, dynamo=True, external_data=False,
         verbose=False,
     )  # fmt: skip
-    _strip(path)
+    # Without source paths, so that the same weights give the same file.
+    strip(path)
     worst = _difference(network, inputs, outputs, path)
     if not worst <= TOLERANCE:
         raise ValueError(f"{path}: differs from the network by {worst:.1e}, over {TOLERANCE}")
@@ -72,13 +73,3 @@ def _difference(
         for mine, theirs in zip(found, expected, strict=True):
             worst = max(worst, float(np.abs(mine - theirs.numpy()).max()))
     return worst
-
-
-def _strip(path: Path) -> None:
-    """Remove metadata such as source paths, so that the same weights give the same file."""
-    model = onnx.load(path)
-    graph = model.graph
-    for part in (model, graph, *graph.node, *graph.initializer, *graph.value_info):
-        del part.metadata_props[:]
-        part.doc_string = ""
-    onnx.save(model, path)

@@ -1,6 +1,5 @@
 """Produces a policy's folder: tracks, a Soldier's start, PPO, export, card and curves."""
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -76,14 +75,6 @@ def tracks_of(args: Args, seeds: tuple[int, ...], watch: Watch) -> list[Track]:
         tracks.append(Track(cluster, scenario, seeds, population, args.forecast))
         watch.prepared(scenario.name)
     return tracks
-
-
-def digest(weights: dict[str, object]) -> str:
-    """Of all weights, to compare two runs."""
-    found = hashlib.sha256()
-    for name, values in sorted(weights.items()):
-        found.update(name.encode() + values.numpy().tobytes())  # type: ignore[attr-defined]
-    return found.hexdigest()[:16]
 
 
 def _card(order: Order, trainer: Trainer, parity: float, minutes: float, *, resumed: bool) -> Card:

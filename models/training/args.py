@@ -38,7 +38,9 @@ class Args(NamedTuple):
     """Each plays every scenario once with every seed."""
     judge_every: int = 4
     """Iterations between two judgements."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-4
+    critic_rate: float = 1e-3
+    """Of the critic's steps; `learning_rate` is that of the policy's."""
     discount: float = 0.995
     """Per minute."""
     trace: float = 0.95
@@ -48,10 +50,12 @@ class Args(NamedTuple):
     """Passes over the decisions of an iteration."""
     minibatch: int = 512
     most_kl: float = 0.02
-    """Divergence from the policy that acted after which an iteration learns no more."""
+    """Divergence from the policy that acted after which an iteration leaves the policy alone."""
+    critic_first: int = 1
+    """Iterations in which only the critic learns: what it says at first would undo the start."""
     entropy: float = 0.0
     """Bonus for spread-out actions."""
-    log_std: float = -1.0
+    log_std: float = -1.7
     """At the start."""
     hidden: int = 48
     value_weight: float = 0.5
@@ -70,9 +74,10 @@ SOLDIER: Args = Args(
     agent="soldier",
     # An app answers for its own minutes: what it does now shows within a few of them.
     discount=0.9,
-    log_std=-1.5,
+    log_std=-2.0,
+    expectile=0.85,
     minibatch=8192,
-    learning_rate=5e-4,
+    learning_rate=3e-4,
     hidden=32,
 )
 """What a Soldier is trained with."""

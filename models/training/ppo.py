@@ -84,9 +84,16 @@ class Trainer:
         torch.set_num_threads(1)
         self.args, self._checkpoint = args, checkpoint
         self.agent: Agent = agent_of(args)
-        parameters = [*self.agent.policy.parameters(), *self.agent.value.parameters()]
-        self._parameters = parameters
-        self._optimiser = torch.optim.Adam(parameters, args.learning_rate, eps=1e-5)
+        # Policy and critic apart: the errors of the critic are a hundred times as large.
+        self._parameters = [
+            list(module.parameters()) for module in (self.agent.policy, self.agent.value)
+        ]
+        self._optimisers = [
+            torch.optim.Adam(parameters, rate, eps=1e-5)
+            for parameters, rate in zip(
+                self._parameters, (args.learning_rate, args.critic_rate), strict=True
+            )
+        ]
         self._generator = torch.Generator().manual_seed(args.seed)
         self.curve: list[Iteration] = []
         self.best = _copy(self.agent.policy)
@@ -149,20 +156,25 @@ class Trainer:
     def _update(self, shapes: list[Decisions]) -> tuple[float, int, float]:
         """Several passes over the decisions; divergence, passes and loss of the value."""
         kl = loss = 0.0
+        steady = len(self.curve) < self.args.critic_first
         for done in range(self.args.epochs):
-            divergences, losses = [], []
+            losses = []
             for decisions in shapes:
                 order = torch.randperm(len(decisions.raw), generator=self._generator)
                 for rows in order.split(self.args.minibatch):
-                    divergence, value_loss = self._step(decisions, rows)
-                    divergences.append(divergence)
+                    divergence, value_loss = self._step(decisions, rows, steady=steady)
                     losses.append(value_loss)
-            kl, loss = float(np.mean(divergences)), float(np.mean(losses))
-            if kl > self.args.most_kl:
+                    kl = max(kl, divergence)
+                    # Within a pass: one pass can go too far.
+                    if kl > self.args.most_kl:
+                        steady = True
+            loss = float(np.mean(losses))
+            if steady and kl > 0.0:
                 return kl, done + 1, loss
         return kl, self.args.epochs, loss
 
-    def _step(self, decisions: Decisions, rows: Tensor) -> tuple[float, float]:
+    def _step(self, decisions: Decisions, rows: Tensor, *, steady: bool) -> tuple[float, float]:
+        """One step of the critic, and of the policy unless it is to stay steady."""
         args, agent = self.args, self.agent
         inputs = {name: values[rows] for name, values in decisions.inputs.items()}
         log_prob = log_probability(agent.policy, agent.policy(**inputs), decisions.raw[rows])
@@ -175,11 +187,15 @@ class Trainer:
         value_loss = ((agent.value(**inputs) - decisions.returns[rows]) ** 2).mean()
         spread, moved = agent.policy.spread(decisions.raw.shape[1])
         entropy = (spread.log() * moved).sum() / moved.sum().clamp(min=1.0)
-        loss = policy_loss + args.value_weight * value_loss - args.entropy * entropy
-        self._optimiser.zero_grad()
+        learned = 0.0 if steady else policy_loss - args.entropy * entropy
+        loss = learned + args.value_weight * value_loss
+        for optimiser in self._optimisers:
+            optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self._parameters, args.most_gradient)
-        self._optimiser.step()
+        for parameters in self._parameters:
+            nn.utils.clip_grad_norm_(parameters, args.most_gradient)
+        for optimiser in self._optimisers[1:] if steady else self._optimisers:
+            optimiser.step()
         # Schulman's estimate, which is never negative.
         divergence = (ratio - 1 - log_ratio).mean()
         return float(divergence.detach()), float(value_loss.detach())
@@ -200,7 +216,7 @@ class Trainer:
             "args": msgspec.json.encode(self.args),
             "policy": self.agent.policy.state_dict(),
             "value": self.agent.value.state_dict(),
-            "optimiser": self._optimiser.state_dict(),
+            "optimisers": [one.state_dict() for one in self._optimisers],
             "generator": self._generator.get_state(),
             "curve": msgspec.json.encode(self.curve),
             "best": self.best,
@@ -221,7 +237,8 @@ class Trainer:
             raise InputError(f"{self._checkpoint}: is of other settings; pass --fresh")
         self.agent.policy.load_state_dict(state["policy"])
         self.agent.value.load_state_dict(state["value"])
-        self._optimiser.load_state_dict(state["optimiser"])
+        for optimiser, saved_state in zip(self._optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(saved_state)
         self._generator.set_state(state["generator"])
         self.curve = msgspec.json.decode(state["curve"], type=list[Iteration])
         self.best, self.best_objective = state["best"], state["best_objective"]

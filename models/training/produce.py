@@ -89,7 +89,7 @@ def _card(order: Order, trainer: Trainer, parity: float, minutes: float, *, resu
         model=identity(order.folder / NETWORK, args.agent),
         contract=VERSION,
         command=order.command,
-        args=msgspec.to_builtins(args),
+        args=msgspec.to_builtins(args._asdict() | {"weights": args.weights._asdict()}),
         scenarios=[scenario.name for scenario in scenarios],
         seeds=list(args.world_seeds),
         apps=args.apps,

@@ -8,7 +8,12 @@ import pytest
 
 from models.control.residual import Advisers
 from models.inputs.errors import InputError
-from models.policies.artefact import CommanderSession, SoldierSession
+from models.policies.artefact import (
+    CommanderSession,
+    SoldierSession,
+    load_commander,
+    load_soldier,
+)
 from models.policies.contract import APP_COLUMNS, INPUTS
 from models.policies.inputs import CommanderInputs
 from models.sim.config.scenario import Scenario
@@ -17,6 +22,7 @@ from tests.unit.models.control.control_helpers import CLUSTER, POPULATION, SPIKE
 
 torch = pytest.importorskip("torch", reason="training needs torch: run `make test-train`")
 
+from models.training import produce  # noqa: E402
 from models.training.agents import agent_of  # noqa: E402
 from models.training.clone import clone  # noqa: E402
 from models.training.export import TOLERANCE, export  # noqa: E402
@@ -92,6 +98,27 @@ def test_a_cloned_policy_comes_closer_to_the_oracle(args: Args, track: Track) ->
     torch.manual_seed(0)
     losses = clone(agent_of(args), [track])
     assert losses[-1] < losses[0]
+
+
+class Watched(Quiet):
+    def prepared(self, scenario: str) -> None: ...
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("args", [TINY, TINY_SOLDIER], ids=["commander", "soldier"])
+def test_what_a_training_writes_can_be_served(
+    args: Args, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce, "training_scenarios", lambda _cluster: (SCENARIO,))
+    short = args._replace(
+        apps=40, iterations=1, world_seeds=(0,), judge_seeds=(1,), forecast="none"
+    )
+    order = produce.Order(short, tmp_path / "out", tmp_path / "state", "by a test")
+    card = produce.produce(order, Watched(), lambda: 0.0)
+    assert card.parity <= TOLERANCE
+    assert (tmp_path / "out" / "curves.html").exists()
+    load = load_commander if args.agent == "commander" else load_soldier
+    assert load(tmp_path / "out") is not None
 
 
 # torch warns about its own exporter.

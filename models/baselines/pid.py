@@ -13,10 +13,9 @@ the filtered measurement. A measured zero counts, as in any such loop; a missing
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.cluster import rows
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F64, I32, Mask
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, Reason, hold_plan
@@ -26,8 +25,6 @@ from models.sim.world import World
 _LEAST_UTILISATION: Final = 0.01
 """Keeps the logarithm finite; an idle app reads as one hundredth busy."""
 _MILLI: Final = 0.001
-
-Mask = NDArray[np.bool_]
 
 
 class Parameters(NamedTuple):

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.baselines.hpa.behaviour import BehaviourMemory
 from models.baselines.hpa.external import ExternalHpa
@@ -43,8 +42,6 @@ _USUAL_MIN: Final = 5
 """Time constant of the usual replicas, from which floors are worked out."""
 _LAST: Final = 3
 """Priority of requests for spare nodes: after everything else."""
-
-Mask = NDArray[np.bool_]
 
 
 class Parameters(NamedTuple):

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.baselines.hpa.external import external_replicas, highest
 from models.cluster import rows
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F64, I32, Mask
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation
 
@@ -30,8 +29,6 @@ TARGET_RANGES: Final[dict[str, tuple[float, float]]] = {
     "target_p3": (0.4, 0.95),
 }
 """Where the calibration searches the targets by priority."""
-
-Mask = NDArray[np.bool_]
 
 
 class TriggerState(NamedTuple):

@@ -19,7 +19,6 @@ a record of traffic the past equals the present.
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.baselines.decaying import (
     CPU_FIRST,
@@ -31,7 +30,7 @@ from models.baselines.decaying import (
     percentiles,
 )
 from models.cluster import rows
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F32, F64, I32, Mask
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
@@ -65,8 +64,6 @@ _MOST_RELATIVE: Final = 20.0
 _SHARES: Final = np.array([0.5, 0.9, 0.95])
 """The recommender's default percentiles of lower bound, target and upper bound."""
 _LOWER, _TARGET, _UPPER = range(3)
-
-Mask = NDArray[np.bool_]
 
 
 class Parameters(NamedTuple):

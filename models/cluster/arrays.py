@@ -34,7 +34,6 @@ Record = Any
 INT = np.int32
 FLOAT = np.float32
 LONG = np.int64
-DOUBLE = np.float64
 
 
 def record_type(**fields: type[np.generic]) -> np.dtype[np.void]:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import Mask
 from models.compare.catalogue import enter
 from models.sim.accounting import MINUTES, P0_WAIT_TICKS, P3_HELD, P3_HELD_OF_P0_POOLS
 from models.sim.apps import Calls
@@ -27,7 +28,6 @@ from models.sim.world import World
 # The shipped scenario that is made to show each failure, and a day without any.
 STAMPEDE, CASCADE = "flash-sale-20-min-early", "cascade"
 INVERSION, CALM = "priority-inversion", "calm"
-Mask = NDArray[np.bool_]
 PerSeed = list[float]
 
 

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from models.cluster.arrays import Mask
 from models.compare.catalogue import Contest, enter
 from models.compare.request import Request
 from models.inputs.errors import InputError
@@ -28,7 +29,6 @@ from models.sim.results.summary import Result, summarise
 from models.sim.world import World
 
 F64 = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 FOLDER: Final = Path(".hirl/bench-control")
 """Default folder of finished jobs."""

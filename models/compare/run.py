@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster import rows
+from models.cluster.arrays import Mask
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.breakers import Breakers
@@ -20,7 +21,6 @@ from models.sim.results.summary import Decisions
 from models.sim.world import World, WorldSnapshot
 
 S = TypeVar("S")
-Mask = NDArray[np.bool_]
 
 
 class RunSnapshot(NamedTuple):

@@ -11,7 +11,7 @@ from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
 from models.features.apps import U32, Declared
 from models.features.memory import UNSEEN, FeatureState
-from models.features.table import AGES, APP
+from models.features.table import AGES, APP, RISKY_ERRORS, RISKY_HEADROOM, RISKY_SATURATION
 from models.jit import kernel
 
 _RPS: Final = APP.at("rps")
@@ -58,10 +58,6 @@ _AGE: Final = APP.at("sample_age")
 """Kinds of sums. IN_FLIGHT is the first of the age buckets."""
 SUMS: Final = IN_FLIGHT + len(AGES)
 
-# The definition of "at risk" in `table.py`, which documents them; chosen by hand.
-_RISKY_HEADROOM: Final = 0.2
-_RISKY_ERRORS: Final = 0.01
-_RISKY_SATURATION: Final = 0.9
 _OLDEST_S: Final = 300.0
 """Cut of a sample age: one app that was never seen must not drown the mean of the others."""
 _LONGEST: Final = np.float32(1e12)
@@ -83,8 +79,8 @@ class Members(NamedTuple):
 @kernel
 def is_at_risk(headroom: np.float32, errors: np.float32, saturation: np.float32) -> bool:
     """Whether an app is about to violate its SLO, or does."""
-    bad = (headroom < _RISKY_HEADROOM) | (errors > _RISKY_ERRORS)
-    return bool(bad | (saturation > _RISKY_SATURATION))
+    bad = (headroom < RISKY_HEADROOM) | (errors > RISKY_ERRORS)
+    return bool(bad | (saturation > RISKY_SATURATION))
 
 
 @kernel

@@ -12,6 +12,12 @@ How = Literal["linear", "root"]
 AGES: Final = ("30s", "60s", "2min", "5min", "older")
 """Age buckets of pods in flight, by the bound they are below."""
 
+# An app is at risk below this headroom, or above these errors or this saturation; chosen by hand.
+# Here and not beside the kernels, so that `hirl explain` need not load their compiler.
+RISKY_HEADROOM: Final = 0.2
+RISKY_ERRORS: Final = 0.01
+RISKY_SATURATION: Final = 0.9
+
 
 class Feature(msgspec.Struct, frozen=True):
     """One column. Normalised: clip(value / scale), or clip(sqrt(value / scale)) for "root".

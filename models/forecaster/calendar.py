@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.arrays import F32, I32
+from models.cluster.arrays import F32, I32, Mask
 from models.cluster.calendar import Announcement
 from models.cluster.observation import Observation
 from models.forecaster.minutes import MinuteMeans, add_tick, start_minutes
@@ -26,7 +26,6 @@ from models.forecaster.seasonal import (
     shape_from,
     values_and_peaks,
 )
-from models.forecaster.series import Mask
 
 # Chosen by hand on the shipped scenarios; no record compares other values.
 BELIEVED_MIN: Final = 10

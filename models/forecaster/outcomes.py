@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from models.cluster.arrays import F64, I64
-from models.forecaster.series import Mask
+from models.cluster.arrays import F64, I64, Mask
 
 
 def forecasts_about(made: I64, pending: F64, minute: int, horizons: I64) -> F64:

@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F32, I32
+from models.cluster.arrays import F32, I32, Mask
 from models.cluster.calendar import DAY_MINUTES, WEEK_MINUTES
 from models.forecaster.port import HORIZONS_MIN
-from models.forecaster.series import Mask
 
 DAYS: Final = 13
 """Recorded days in use. The oldest of the 14 lacks the minutes before tick 0's time of day."""

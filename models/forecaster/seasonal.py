@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from models.cluster.arrays import F32, F64
+from models.cluster.arrays import F32, F64, Mask
 from models.cluster.observation import Observation
 from models.forecaster.minutes import MinuteMeans, add_tick, start_minutes
 from models.forecaster.past import LEAD_MIN, Past
@@ -25,7 +25,6 @@ from models.forecaster.port import (
     issue_forecast,
     ticks_per_minute,
 )
-from models.forecaster.series import Mask
 
 AHEAD_MIN: Final = max(HORIZONS_MIN)
 _PERSISTENCE_WINDOW_MIN: Final = 2

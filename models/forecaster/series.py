@@ -8,11 +8,8 @@ count in minutes.
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.cluster.arrays import F64
-
-Mask = NDArray[np.bool_]
+from models.cluster.arrays import F64, Mask
 
 ALWAYS: Final = -(2**40)
 """Time of an announcement that has none: it counts as made before the series begins."""

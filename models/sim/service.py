@@ -125,16 +125,7 @@ def serve(
     p50, spread, throughput = sample[rows.P50], scratch[_SPREAD], sample[rows.THROUGHPUT]
     queues = _queue_rows(scratch, flow, sample)
     demand, servers, service = queues.demand, queues.servers, queues.service
-    answers = Answers(
-        passed=flow[PASSED],
-        retry=flow[RETRY],
-        backed_off=flow[BACKED_OFF],
-        admitted=flow[ADMITTED],
-        arrived=minute[ARRIVED],
-        served=minute[SERVED],
-        failed=minute[FAILED],
-        throughput=throughput,
-    )
+    answers = _answer_rows(flow, minute, throughput)
 
     within = np.float32((tick % physics.ticks_per_minute) / physics.ticks_per_minute)
     arrive(
@@ -181,6 +172,20 @@ def serve(
         queues, traits, status[rows.READY], hidden[BOUND], work, flow[LEAKED],
         _ONE / seconds, sample,
     )  # fmt: skip
+
+
+@kernel
+def _answer_rows(flow: F32, minute: F32, throughput: F32) -> Answers:
+    return Answers(
+        passed=flow[PASSED],
+        retry=flow[RETRY],
+        backed_off=flow[BACKED_OFF],
+        admitted=flow[ADMITTED],
+        arrived=minute[ARRIVED],
+        served=minute[SERVED],
+        failed=minute[FAILED],
+        throughput=throughput,
+    )
 
 
 @kernel

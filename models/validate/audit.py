@@ -7,10 +7,9 @@ maintain, so a wrong count is found in the tick in which it goes wrong.
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.cluster import rows
-from models.cluster.arrays import F64, I64
+from models.cluster.arrays import F64, I64, Mask
 from models.sim.accounting import ARRIVED, FAILED, SERVED
 from models.sim.state import (
     BACKLOG,
@@ -165,7 +164,7 @@ def _pools(world: World, e: int, _groups: I64) -> Iterator[str]:
     node, pools = state.node[e], rules.pools.size
     pool_of = rules.node_pool
 
-    def count(mask: NDArray[np.bool_]) -> I64:
+    def count(mask: Mask) -> I64:
         return np.bincount(pool_of[mask], minlength=pools)
 
     if (count(node["state"] == NODE_READY) != state.pool["ready"][e]).any():

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from models.baselines.hpa.simulated import Hpa
-from models.cluster.arrays import F64
+from models.cluster.arrays import F64, Mask
 from models.compare.hpa_worlds import HpaWorld
 from models.sim.accounting import CPU_CAPACITY, CPU_USED
 from models.sim.apps import Population
@@ -26,7 +25,6 @@ from models.validate.section import Check, Draw, Effort, Listing, Plot, Section
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Mask = NDArray[np.bool_]
 
 _REQUEST_FACTOR = np.float32(0.77)
 """Requests over those of the example cluster; use and limits stay the same."""

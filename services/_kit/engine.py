@@ -48,7 +48,7 @@ _MOST_KEYS: Final = 2000
 """States of one process: far more domains than a cluster has."""
 
 
-class _GivenUp(Exception):  # noqa: N818  as above
+class _GivenUp(Exception):  # noqa: N818  control flow, not an error
     """A record or a step was given up; its dead letters are published."""
 
 

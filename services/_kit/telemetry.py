@@ -120,13 +120,14 @@ class Telemetry:
         )
         self.ready = Gauge("hirl_ready", "1 when the service is ready", registry=self.registry)
         self.ready.set_function(self.health.ready)
-        build = Gauge(
-            "hirl_build_info",
-            "Version of the running build",
-            ["service", "version"],
-            registry=self.registry,
-        )
-        build.labels(service, _version()).set(1)
+        _add_build_info(service, self.registry)
+
+
+def _add_build_info(service: str, registry: CollectorRegistry) -> None:
+    build = Gauge(
+        "hirl_build_info", "Version of the running build", ["service", "version"], registry=registry
+    )
+    build.labels(service, _version()).set(1)
 
 
 def _version() -> str:

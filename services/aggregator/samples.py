@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster import rows
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F32, F64, I32, Mask
 from schemas.metrics_sampled import MEASURED, MetricsSampled
 
-Mask = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 
 _WEIGHTED: Final = (rows.ERRORS, rows.P50)

@@ -5,10 +5,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64
+from models.cluster.arrays import F64, Mask
 from models.forecaster.learned.serving import Model
 from models.forecaster.port import HORIZONS_MIN
-from models.forecaster.series import Mask
 from models.registry.rollout import Rules, Sample
 from services._kit.following import Deciding, Follower
 from services._kit.handler import CLUSTER

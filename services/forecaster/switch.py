@@ -9,11 +9,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64
+from models.cluster.arrays import F64, Mask
 from models.forecaster.learned.inputs import NetworkInputs
 from models.forecaster.learned.serving import Model, Network, NetworkOutput
 from models.forecaster.port import MEDIAN
-from models.forecaster.series import Mask
 
 _NOTICEABLE: Final = 0.01
 """Relative difference of medians that counts as different."""

@@ -10,10 +10,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.cluster import rows
-from models.cluster.arrays import F64, I8, I32
+from models.cluster.arrays import F64, I8, I32, Mask
 from models.sim.config.script import EXPORTER, KUBELET, OUTAGE_MISSING, OUTAGE_STALE, OUTAGE_ZERO
 from models.sim.observe import outages_now
 from models.sim.state import EXPORTED, SAMPLE_RING
@@ -22,8 +21,6 @@ from services.simcluster.cluster import SimulatedCluster
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 GIB: Final = 1024.0**3
 MIB: Final = 1024.0**2
-
-Mask = NDArray[np.bool_]
 
 
 class _Source(IntEnum):

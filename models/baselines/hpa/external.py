@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.baselines.hpa.behaviour import BehaviourMemory, empty_memory
 from models.baselines.hpa.settings import (
@@ -31,7 +30,7 @@ from models.baselines.hpa.simulated import (
 )
 from models.baselines.hpa.window import ABSENT, NO_METRIC, NOT_DUE, gate
 from models.cluster import rows
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F64, I32, Mask
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan, empty_plan
@@ -41,8 +40,6 @@ from models.sim.state import NONE
 _MILLI: Final = 1000.0
 _MOST: Final = 2.0**31 - 1.0
 """Replicas are 32 bits wide."""
-
-Mask = NDArray[np.bool_]
 
 
 def external_replicas(usage: F64, target: F64, current: I32, tolerance: float = TOLERANCE) -> I32:

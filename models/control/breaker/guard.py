@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster import rows
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F32, F64, I32, Mask
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan, Reason
@@ -37,7 +37,7 @@ from models.control.breaker.forecasts import (
     observe_tick,
     start_record,
 )
-from models.control.breaker.limits import Mask, Thresholds, fallback_table, graded, table_of
+from models.control.breaker.limits import Thresholds, fallback_table, graded, table_of
 from models.control.breaker.phases import IS_OUTAGE, BreakerMemory, advance, start, windows_of
 from models.control.breaker.readings import AppSamples, read, sums
 from models.control.budget import Budget, allowed

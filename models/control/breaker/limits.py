@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.cluster.arrays import F64, I8, I32
+from models.cluster.arrays import F64, I8, I32, Mask
 from models.control.breaker.actions import Cause
-
-Mask = NDArray[np.bool_]
 
 
 class Thresholds(NamedTuple):

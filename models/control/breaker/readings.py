@@ -5,10 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F64, I32, Mask
 from models.jit import kernel
-
-Mask = NDArray[np.bool_]
 
 _APPS, _MEASURED, _REQUESTS, _FAILING, _RISKY, _CHANGED, _MISMATCHED = range(7)
 """Rows of the sums by domain."""

@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64, I64
+from models.cluster.arrays import F64, I64, Mask
 from models.forecaster.data.axes import checked_step, parsed_seconds
 from models.forecaster.data.tables import TIME_NAMES, Table
-from models.forecaster.series import Mask
 from models.inputs.errors import InputError, input_error
 
 UNDATED_ORIGIN: Final = "2021-08-02"

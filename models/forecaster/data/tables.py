@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.arrays import F64, I64
-from models.forecaster.series import Mask
+from models.cluster.arrays import F64, I64, Mask
 from models.inputs.errors import InputError, input_error
 
 TIME_NAMES: Final = frozenset({"timestamp", "time", "date", "datetime", "ds", "ts", "t"})

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64, I64
+from models.cluster.arrays import F64, I64, Mask
 from models.forecaster.learned.window_means import WindowMeans
-from models.forecaster.series import Announced, Mask
+from models.forecaster.series import Announced
 
 # The numbers below are part of a trained network: with others its inputs mean something else, and
 # its card, which lists names only, does not notice. Change one, and train again. They were chosen

@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64, I64
+from models.cluster.arrays import F64, I64, Mask
 from models.forecaster.outcomes import add_to_means
-from models.forecaster.series import Mask
 from models.inputs.errors import InputError
 
 LEARNED: Final = 0

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64
+from models.cluster.arrays import F64, Mask
 from models.forecaster.learned.scores import (
     DOWN,
     PEAK,
@@ -28,7 +28,6 @@ from models.forecaster.learned.scores import (
     start,
 )
 from models.forecaster.port import HIGH, HORIZONS_MIN, LOW, MEDIAN, QUANTILES
-from models.forecaster.series import Mask
 from models.inputs.errors import InputError
 from models.jit import kernel
 

@@ -14,8 +14,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from models.cluster.arrays import F64
-from models.forecaster.series import Mask
+from models.cluster.arrays import F64, Mask
 from models.inputs.errors import InputError, input_error
 
 ERRORS: Final = 12

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F64, I32, Mask
 from models.forecaster.learned import choice, conformal
 from models.forecaster.learned.corrector import Corrector, correct
 from models.forecaster.learned.inputs import NetworkInputs
@@ -26,7 +26,6 @@ from models.forecaster.port import (
     Serving,
     Texts,
 )
-from models.forecaster.series import Mask
 
 log = logging.getLogger(__name__)
 

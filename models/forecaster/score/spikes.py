@@ -17,12 +17,12 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from models.cluster.arrays import F64, I64
+from models.cluster.arrays import F64, I64, Mask
 from models.cluster.calendar import DAY_MINUTES
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN
 from models.forecaster.score.peers.floors import mean_of_last
 from models.forecaster.score.windows import Windows
-from models.forecaster.series import Announced, Mask, Series
+from models.forecaster.series import Announced, Series
 
 LEAD_MIN: Final = 10
 """Minutes before a doubling by which it must be forecast, because new capacity takes that long."""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64, I64
+from models.cluster.arrays import F64, I64, Mask
 from models.forecaster.learned.corrector import (
     ERRORS,
     LARGEST,
@@ -21,7 +21,7 @@ from models.forecaster.learned.corrector import (
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.serving import Network
 from models.forecaster.port import HORIZONS_MIN, MEDIAN
-from models.forecaster.series import Mask, Series
+from models.forecaster.series import Series
 from models.inputs.errors import InputError
 
 FITTED_SHARE: Final = 0.7

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from models.cluster.arrays import F32, F64, I64
+from models.cluster.arrays import F32, F64, I64, Mask
 from models.forecaster.learned.announcements import HOLIDAY
 from models.forecaster.learned.encode import encode
 from models.forecaster.learned.inputs import AHEAD_MIN, NetworkInputs, to_log
 from models.forecaster.port import LEAST_HISTORY_MIN
 from models.forecaster.score.windows import origins as valid_origins
-from models.forecaster.series import Mask, Series
+from models.forecaster.series import Series
 from models.forecaster.training.corpus import Part
 
 MOST_WINDOWS: Final = 100_000

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F32, F64, I32, Mask
 from models.cluster.inventory import REQUEST_TYPES, RequestType
 from models.sim.config import script
 from models.sim.config.events import (
@@ -32,7 +32,7 @@ from models.sim.config.events import (
 from models.sim.config.physics import RequestWork, SimCluster
 from models.sim.config.scenario import Scenario
 from models.sim.config.script import Overlays
-from models.sim.config.targeting import Grouped, Mask, key_of, select
+from models.sim.config.targeting import Grouped, key_of, select
 from models.sim.config.timeline import Timeline
 from models.sim.config.traces import replay_minutes, replay_series
 from models.sim.draws import Purpose, uniform

@@ -6,12 +6,10 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.arrays import F32, I16
+from models.cluster.arrays import F32, I16, Mask
 from models.sim.config.events import Target
 from models.sim.config.physics import SimCluster
 from models.sim.draws import Purpose, uniform
-
-Mask = NDArray[np.bool_]
 
 # The same apps in every environment: kernels have one weight per app for all environments.
 _SHARED_SEED = 0

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn, TextIO, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.cluster.arrays import F32, F64
+from models.cluster.arrays import F32, F64, Mask
 from models.cluster.calendar import DAY_MINUTES, HISTORY_MINUTES
 from models.inputs.errors import input_error
 from models.sim.config.events import Replay
@@ -34,7 +33,7 @@ class Trace(NamedTuple):
     column: str
     values: F32
     """[minutes], gaps interpolated linearly."""
-    missing: NDArray[np.bool_]
+    missing: Mask
     """[minutes] True where a gap was interpolated."""
 
 
@@ -139,7 +138,7 @@ def _refuse_distance(file: Path, line: int, distance: int, step: int) -> NoRetur
     _refuse(file, line, f"{distance / 60:g} min after the row before, {every}")
 
 
-def _missing(file: Path, rows: Sequence[Sequence[str]], column: int | None) -> NDArray[np.bool_]:
+def _missing(file: Path, rows: Sequence[Sequence[str]], column: int | None) -> Mask:
     flags = np.zeros(len(rows), dtype=np.bool_)
     if column is None:
         return flags
@@ -151,7 +150,7 @@ def _missing(file: Path, rows: Sequence[Sequence[str]], column: int | None) -> N
     return flags
 
 
-def _values(file: Path, cells: Sequence[str], missing: NDArray[np.bool_]) -> F64:
+def _values(file: Path, cells: Sequence[str], missing: Mask) -> F64:
     values = np.zeros(len(cells))
     for index, cell in enumerate(cells):
         if not missing[index]:
@@ -170,7 +169,7 @@ def _value(file: Path, line: int, cell: str) -> float:
     return value
 
 
-def _per_minute(column: str, values: F64, missing: NDArray[np.bool_], step: int) -> Trace:
+def _per_minute(column: str, values: F64, missing: Mask, step: int) -> Trace:
     at = np.arange(len(values)) * (step / 60)
     minutes = np.arange(math.floor(len(values) * step / 60))
     # Minutes between two rows are missing if the earlier row is.

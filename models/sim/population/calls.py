@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F64, I32, Mask
 from models.cluster.description import Call
 from models.inputs.errors import InputError
 from models.sim.apps import GUARD_FAIL_OPEN, GUARD_NONE, GUARD_QUEUE, Calls
 from models.sim.config.physics import Guard, SimCluster
 from models.sim.population.fitted import Fitted, from_quantiles, generator, pick
-from models.sim.population.structure import Mask, Structure
+from models.sim.population.structure import Structure
 
 _LAST_CALLING_TIER: Final = 2
 """Deeper tiers make no calls, so a path inside a domain has at most four apps."""

@@ -8,7 +8,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from models.cluster.arrays import F64
+from models.cluster.arrays import F64, Mask
 from models.sim.population.fit_tables import (
     AZURE_DAY,
     AZURE_PROFILES,
@@ -20,7 +20,6 @@ from models.sim.population.fit_tables import (
 from models.sim.population.fitted import Autocorrelation, Bursts, Noise, Profile, Profiles
 
 Complex = NDArray[np.complex128]
-Mask = NDArray[np.bool_]
 
 STEPS: Final = 21
 """Quantiles are kept at 0, 5, .. 100 %."""

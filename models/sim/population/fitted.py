@@ -15,9 +15,8 @@ from typing import Annotated
 import msgspec
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F64, I32, Mask
 from models.inputs import yamlfile
 
 FITTED = Path(__file__).with_name("fitted.yaml")
@@ -249,7 +248,7 @@ def weighted_index(weights: F64, uniform: F64) -> I32:
     return np.searchsorted(edges[:-1], uniform, side="right").astype(np.int32)
 
 
-def pick(rng: np.random.Generator, weights: F64, count: int) -> NDArray[np.bool_]:
+def pick(rng: np.random.Generator, weights: F64, count: int) -> Mask:
     """Mask of `count` entries chosen without replacement in proportion to `weights`."""
     # The entries with the smallest keys are a weighted sample (Efraimidis and Spirakis).
     keys = rng.exponential(size=len(weights)) / np.maximum(weights, 1e-12)

@@ -6,14 +6,11 @@ No domain is special by name: priority, SLO kind, tier order and calls decide.
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.cluster.arrays import F64, I32
+from models.cluster.arrays import F64, I32, Mask
 from models.cluster.description import PRIORITIES, Domain
 from models.sim.config.physics import SimCluster
 from models.sim.population.fitted import generator, pick
-
-Mask = NDArray[np.bool_]
 
 _OPEN_SHARE: Final = 0.5
 """Share of a domain's apps that requests of other domains may reach."""

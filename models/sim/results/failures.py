@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from models.cluster.arrays import F64
-from models.sim.results.findings import Episode, FailureName, Finding, Mask, Setting, describe
+from models.cluster.arrays import F64, Mask
+from models.sim.results.findings import Episode, FailureName, Finding, Setting, describe
 from models.sim.results.recording import Recording
 from models.sim.results.summary import quantile_s
 from models.sim.world import World

@@ -4,13 +4,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from models.cluster.arrays import I32
+from models.cluster.arrays import I32, Mask
 from models.sim.results.recording import Recording
 from models.sim.results.summary import quantile_s
 
-Mask = NDArray[np.bool_]
 FailureName = Literal["stampede", "cascade", "priority inversion"]
 
 

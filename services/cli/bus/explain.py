@@ -7,6 +7,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from models.features.table import RISKY_ERRORS, RISKY_HEADROOM, RISKY_SATURATION
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
@@ -235,12 +236,10 @@ def _risk(found: "Evidence") -> str:
     headroom = _feature(frame, "headroom", index, 1.0)
     errors = _feature(frame, "errors", index, 0.0)
     saturation = _feature(frame, "saturation", index, 0.0)
-    # The same limits as `is_at_risk` in models/features/sums.py. Written out, because importing
-    # that module loads the compiler of the kernels: several times the start of this command.
     signs = {
-        f"headroom {headroom:.2f}": headroom < 0.2,
-        f"{errors:.1%} errors": errors > 0.01,
-        f"{saturation:.0%} of saturation": saturation > 0.9,
+        f"headroom {headroom:.2f}": headroom < RISKY_HEADROOM,
+        f"{errors:.1%} errors": errors > RISKY_ERRORS,
+        f"{saturation:.0%} of saturation": saturation > RISKY_SATURATION,
     }
     risks = ", ".join(sign for sign, applies in signs.items() if applies)
     count = f"; {plan.sums.at_risk} of {plan.sums.apps} in the domain" if plan.sums else ""

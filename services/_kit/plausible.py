@@ -1,12 +1,14 @@
 """Which ticks and times a consumer believes: a single record can never move event time.
 
-Ticks follow a *line*: they pass with the wall clock, and the moment of tick 0 stays the same. An
-event on the line is believed at once. One that is ahead of it, or has another moment of tick 0, is
-refused (dead-lettered) and changes nothing. But a source may really jump, for example when its
-clock is set. So a refused event makes a *claim*, which becomes the line after three ticks in a row,
-each as much later as its ticks say, while nothing on the old line arrives. A line of fewer than
-three ticks is *unconfirmed*: a claim replaces it although it is alive, and the key then starts
-over.
+Ticks follow a *line*: they pass with the wall clock, and the moment of tick 0 stays the same. A
+source may really jump, for example when its clock is set, so events off the line are not ignored:
+
+- on the line: believed at once;
+- ahead of it, or with another moment of tick 0: refused (dead-lettered); it makes a *claim*;
+- the third of a claim in a row, each as much later as its ticks say, while nothing on the old line
+  arrives: the claim becomes the line;
+- the same where the line is *unconfirmed* (fewer than three ticks): the claim replaces it although
+  it is alive, and the key starts over.
 
 A consumer of several sources (one per domain) follows the lower median of their ticks, so a single
 domain cannot move it. Sources that have been silent for a minute have no vote.

@@ -78,6 +78,7 @@ class PlayedServer:
         """One is taken for each patch; None lets it be made and loses the answer."""
         self.before_patch: list[Callable[[], None]] = []
         """What others do between our reading and our patch; one is taken for each patch."""
+        self.events: list[dict[str, Any]] = []
         self._version = 0
 
     def create(self, manifest: dict[str, Any]) -> None:
@@ -143,6 +144,7 @@ class PlayedServer:
         one = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         app.router.add_get(one, self._get)
         app.router.add_patch(f"{one}/scale", self._patch)
+        app.router.add_post("/apis/events.k8s.io/v1/namespaces/{namespace}/events", self._note)
         return app
 
     def _next(self) -> int:
@@ -167,6 +169,13 @@ class PlayedServer:
     async def _get(self, request: web.Request) -> web.Response:
         found = self.deployments.get(request.match_info["name"])
         return _failed(404, "not found") if found is None else web.json_response(found)
+
+    async def _note(self, request: web.Request) -> web.Response:
+        event = await request.json()
+        if event["metadata"]["name"] in {one["metadata"]["name"] for one in self.events}:
+            return _failed(409, "exists")
+        self.events.append(event)
+        return web.json_response(event, status=201)
 
     async def _patch(self, request: web.Request) -> web.StreamResponse:
         name, body = request.match_info["name"], await request.json()

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from services._kit.kubernetes.adoption import DOMAIN, KINDS, app_name
 from services._kit.kubernetes.client import Denied, KubernetesApi, Unreachable, encoded
 from services._kit.kubernetes.objects import Autoscaler, Pod, WorkloadObject
+from services.actuator.kubernetes_events import EventLog
 from services.actuator.target import (
     Change,
     Effect,
@@ -71,6 +72,7 @@ class KubernetesTarget:
         self, api: KubernetesApi, timeout_s: float, give_up_s: float, concurrency: int
     ) -> None:
         self._api, self._timeout = api, timeout_s
+        self._events = EventLog(api)
         self._limits = Limits(give_up_s)
         self._slots = asyncio.Semaphore(concurrency)
         self._known: dict[str, tuple[int, dict[str, Workload]]] = {}
@@ -108,6 +110,7 @@ class KubernetesTarget:
 
     async def close(self) -> None:
         """Disconnect."""
+        await self._events.close()
         await self._api.close()
 
     async def _attempt(self, effect: Effect) -> Reading | Written:
@@ -147,11 +150,22 @@ class KubernetesTarget:
                 if isinstance(step, Patch):
                     step = await self._patch(write, change, step)
                 if isinstance(step, Settled):
+                    self._tell(change, known, step)
                     return step
                 if step.after_s:
                     await asyncio.sleep(step.after_s)
                 known = await self._reread(write.domain, change.app)
         raise AssertionError("attempts never end")
+
+    def _tell(self, change: Change, found: Workload | None, end: Settled) -> None:
+        if found is None:
+            return
+        if end.answer in {"applied", "repeat"}:
+            # A repeat too: what made it may have died before it told.
+            before = change.before.replicas
+            self._events.changed(found, before, change.replicas, change.decision_id)
+        elif end.answer == "refused" and end.reason != found.present.hold:
+            self._events.refused(found, end.reason, change.decision_id)
 
     async def _patch(self, write: Write, change: Change, patch: Patch) -> Settled | Again:
         found = patch.workload
@@ -223,6 +237,7 @@ class KubernetesTarget:
         pending = shared.pending.get((kind, meta.namespace, meta.name), 0)
         was_ours = meta.uid in self._ours
         workload = workload_of(found, plural, kind, shared.owners, pending, was_ours)
+        self._events.seen(workload)
         if workload.is_ours:
             self._ours.add(meta.uid)
         elif workload.present.hold == UNMANAGED:

@@ -1,5 +1,6 @@
 """What the actuator's account may do on a real API server, and that everything else is refused."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
@@ -77,6 +78,21 @@ def test_the_actuators_account_can_do_its_work(installed: Installed) -> None:
     write = raising(installed, present(installed, target))
     assert answer(installed, target, write) == "applied"
     assert installed.made() == before + 1
+
+
+def test_describe_says_what_was_done(installed: Installed) -> None:
+    target = installed.target()
+    now = present(installed, target, 1)
+    assert answer(installed, target, raising(installed, now, 1)) == "applied"
+    kubectl = Kubectl(installed.cluster.lab.kubeconfig)
+    line = f"{now.replicas} -> {now.replicas + 1} replicas, decision bounded/1/3/heuristic/2"
+
+    def told() -> bool:
+        # The Event is stored while the loop runs.
+        installed.run(asyncio.sleep(0.2))
+        return line in kubectl("-n", "bounded", "describe", "deployment", "web")
+
+    assert within(30, told)
 
 
 @pytest.mark.parametrize(

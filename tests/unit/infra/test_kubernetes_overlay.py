@@ -34,7 +34,8 @@ def test_the_roles_read_and_write_scales_and_nothing_else() -> None:
         resource: rule["verbs"] for rule in actuator["rules"] for resource in rule["resources"]
     }
     writes = {resource: verbs for resource, verbs in rights.items() if verbs != READS}
-    assert writes == {"deployments/scale": ["patch"], "statefulsets/scale": ["patch"]}
+    scales = {"deployments/scale": ["patch"], "statefulsets/scale": ["patch"]}
+    assert writes == {**scales, "events": ["create"]}
     assert "*" not in rights
     assert all(set(rule["verbs"]) <= set(READS) for rule in collector["rules"])
     for binding in of_kind(OVERLAY, "ClusterRoleBinding"):

@@ -1,6 +1,7 @@
 """Faults of an API server, and rights to a workload: nothing is written twice, or where it is not
 ours."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -239,3 +240,44 @@ def test_the_manager_of_a_long_decision_fits_and_stays_distinct() -> None:
     assert len(managers) == len(ids)
     assert max(map(len, managers)) <= 128
     assert manager_of("payments/1/2/heuristic/2") == "hirl:payments/1/2/heuristic/2"
+
+
+def told(player: Player, count: int) -> list[tuple[str, str]]:
+    """Reasons and notes of the Events, once there are so many."""
+
+    async def wait() -> None:
+        for _ in range(150):
+            await asyncio.sleep(0.01)
+            if len(player.server.events) >= count:
+                return
+
+    player.run(wait())
+    return [(one["reason"], one["note"]) for one in player.server.events]
+
+
+def test_an_event_says_once_what_was_done(player: Player) -> None:
+    write = player.write()
+    assert player.answer(write)[0] == "applied"
+    assert player.answer(write)[0] == "repeat"
+    player.run(asyncio.sleep(0.5))
+    decision = write.changes[0].decision_id
+    assert told(player, 1) == [("Scaled", f"4 -> 5 replicas, decision {decision}")]
+
+
+def test_an_event_says_what_the_server_refused(player: Player) -> None:
+    write = player.write()
+    player.server.faults = [refusing(403, "denied by a webhook")]
+    assert player.answer(write)[0] == "refused"
+    ((reason, note),) = told(player, 1)
+    assert reason == "ScalingRefused"
+    assert "denied by a webhook" in note
+
+
+def test_an_event_says_once_who_the_second_owner_is(player: Player) -> None:
+    player.server.create(autoscaler("rival", "web"))
+    player.read()
+    player.read(1)
+    player.run(asyncio.sleep(0.5))
+    ((reason, note),) = told(player, 1)
+    assert reason == "SecondOwner"
+    assert "HorizontalPodAutoscaler rival scales it too" in note

@@ -9,7 +9,7 @@ links and files beyond the limits are never read.
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -70,11 +70,14 @@ def check_entry(entry: Entry, where: str) -> None:
         )
 
 
-def read_folder(folder: Path) -> dict[str, bytes]:
-    """The files of an artefact in a folder; raises InputError for anything that is no file."""
+def read_folder(folder: Path, only: Collection[str] = ()) -> dict[str, bytes]:
+    """The files of an artefact in a folder; raises InputError for anything that is no file.
+
+    With `only`, other files are left alone.
+    """
     try:
         with os.scandir(folder) as found:
-            names = sorted(one.name for one in found)
+            names = sorted(one.name for one in found if not only or one.name in only)
     except OSError as error:
         raise InputError(f"{folder}: cannot be read ({error.strerror})") from None
     if len(names) > MOST_FILES:

@@ -12,7 +12,7 @@ from models.inputs.errors import InputError
 from models.registry import keys as registry_keys
 from models.registry.keys import PUBLIC_SUFFIX, Trust
 from models.registry.load import Artefact, verified
-from models.registry.manifest import SIGNATURE
+from models.registry.manifest import MANIFEST, SIGNATURE
 from models.registry.store import Entry, fetch, read_folder
 from services.cli.commands import examples
 from services.cli.models.options import ArtefactArgument, KeysOption, Place, StoreOption
@@ -155,9 +155,13 @@ def verify(
 def _files(folder: Path) -> Mapping[str, bytes]:
     """The files of an artefact; a policy as training writes it gets its manifest here."""
     from models.policies import packing  # noqa: PLC0415  loads onnxruntime
+    from models.policies.artefact import CARD, NETWORK  # noqa: PLC0415  as above
 
-    files = read_folder(folder)
-    return packing.packed(files, str(folder)) if packing.is_trained(files) else files
+    # Training also leaves pages with curves there.
+    trained = read_folder(folder, (NETWORK, CARD, MANIFEST))
+    if packing.is_trained(trained):
+        return packing.packed(trained, str(folder))
+    return read_folder(folder)
 
 
 def _summary(artefact: Artefact, signed_by: str) -> dict[str, Any]:

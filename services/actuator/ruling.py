@@ -154,27 +154,31 @@ def rule(
     """
     plan, present = case.plan, case.present
     planned = (case.wanted != case.observed).any(axis=0)
-    # What the plan leaves as it is stays so: its numbers may be older than the target's.
+    # 1. Wishes: the plan's changes, then rollbacks, ordered floors and ceilings. What the plan
+    # leaves as it is stays so: its numbers may be older than the target's.
     wishes: I32 = np.where(case.wanted != case.observed, case.wanted, present).astype(np.int32)
     effects = _effects(case, apps, permissions)
-    bounded = _raise(wishes, case) | _bound(wishes, effects, case, apps)
+    bounded = _raise_to_rollback(wishes, case) | _bound_by_orders(wishes, effects, case, apps)
     planned[list(bounded)] = True
+    # 2. Hold what the data or the permissions forbid, before it takes room from others.
     object_to = _Objections(case, effects, apps, permissions)
     holds = _holds(case, wishes, planned, bounded, object_to, rules)
     exact = _exact_replicas(case, effects, apps)
     held = ~planned
     held[[*holds, *exact]] = True
+    # 3. The safety rules cut the rest.
     sizes = FirstSizes(*first[:, None])
     numbers = _enforced(case, wishes, held, apps, rules, history, sizes)
     after: I32 = np.stack([numbers.replicas[0], numbers.cpu[0], numbers.memory[0]])
     reasons = _reasons(plan, numbers, bounded)
     for index, reason in holds.items():
         reasons[index] = reason
-    # After the rules: neither budget nor blast radius cuts an operator's number.
+    # 4. After the rules: neither budget nor blast radius cuts an operator's number.
     for index, replicas in exact.items():
         after[0, index], reasons[index] = replicas, _OVERRIDE
     wanted = after.copy()
-    _object(case, after, reasons, object_to)
+    # 5. The permissions have the last word, on the final numbers.
+    _undo_forbidden(case, after, reasons, object_to)
     subjects = sorted({*np.flatnonzero(planned).tolist(), *exact})
     steps = np.where(wanted != present, wanted, wishes) - present
     behind = {
@@ -304,7 +308,7 @@ def _effects(case: Case, apps: DeclaredApps, permissions: Permissions) -> dict[i
     return found
 
 
-def _raise(wishes: I32, case: Case) -> dict[int, str]:
+def _raise_to_rollback(wishes: I32, case: Case) -> dict[int, str]:
     """Raise wished replicas to those of a rollback, in place; reasons of what it changed."""
     found = {}
     for index, name in enumerate(case.plan.apps if case.verdict.rollback else ()):
@@ -314,7 +318,7 @@ def _raise(wishes: I32, case: Case) -> dict[int, str]:
     return found
 
 
-def _bound(
+def _bound_by_orders(
     wishes: I32, effects: Mapping[int, Effect], case: Case, apps: DeclaredApps
 ) -> dict[int, str]:
     """Keep wished replicas within floors and ceilings, in place; reasons of what they changed."""
@@ -386,7 +390,7 @@ def _reasons(plan: ScalePlanned, numbers: Plan, bounded: Mapping[int, str]) -> l
     return [text if before == after else REASONS[after] for text, before, after in found]
 
 
-def _object(case: Case, after: I32, reasons: list[str], object_to: _Objections) -> None:
+def _undo_forbidden(case: Case, after: I32, reasons: list[str], object_to: _Objections) -> None:
     """Undo, in place, every change that is not permitted in its final form."""
     steps = after - case.present
     for index in np.flatnonzero(steps.any(axis=0)).tolist():

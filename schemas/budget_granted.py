@@ -52,7 +52,7 @@ class BudgetGranted(TickEvent, frozen=True, kw_only=True):
         Share, about("How urgently the domain needs capacity it lacks: 0 not at all, 1 at once.")
     ] = 0.0
     headroom: Annotated[
-        Ratio, about("Share to add to every app's need, because the forecast is uncertain.")
+        Ratio, about("Share to add to every app's need, as far as cores are spare.")
     ] = 0.0
     headroom_cut: Annotated[
         Share,

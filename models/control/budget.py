@@ -65,7 +65,7 @@ class Budget(NamedTuple):
     urgency: F64
     """[E, D] 0 to 1: how soon the domain needs what it lacks."""
     headroom: F64
-    """[E, D] share to add to every need: how unsure the forecast is."""
+    """[E, D] share to add to every need, as far as cores are spare."""
 
 
 class Directive(NamedTuple):

@@ -42,15 +42,22 @@ VALID_MIN: Final = 3
 # the shipped scenarios, and no record compares other values, except where it says so.
 _ARRIVING: Final = 0.03
 """Nodes that a cloud delivers within a minute at most, as a share of the ready ones."""
+_BOOT_MIN: Final = 1.0
+"""Minutes from a node request until pods on it are ready."""
 _BELIEVED: Final = 0.5
 """Share of the forecast growth of lower priorities for which nodes are prepared. Not all of it: a
 campaign announced at twice its size would buy nodes for nothing, which then leave slowly."""
+_PROTECTED: Final = 1
+"""The lowest priority that gets headroom."""
 _LACKING: Final = 0.01
 """Share of what the highest priority holds that it may lack and still count as served."""
 _LEAST: Final = 1e-6
 """Guards divisions, and rounding up: fewer cores or nodes than this are none."""
 _SOON: Final = HORIZONS_MIN.index(5)
 """Horizon within which pods start and, except in a stampede, nodes boot."""
+_LATER: Final = tuple(HORIZONS_MIN.index(minutes) for minutes in (15, 30))
+"""Horizons of a rise that the cloud cannot follow within the first one."""
+_LATER_MIN: Final = np.array([HORIZONS_MIN[index] for index in _LATER], np.float64)
 _MOST_GROWTH: Final = 4.0
 """Largest growth to prepare for, whatever a forecast says."""
 _MOST_HEADROOM: Final = 0.1
@@ -59,18 +66,18 @@ forecast costs P1 several times as much."""
 
 
 class Outlook(NamedTuple):
-    """A forecast relative to now, [E, D] each; 1 and 0 without a forecast."""
+    """A forecast relative to now, never less than now; 1, and no width, without a forecast."""
 
     soon: F64
-    """Load within the time that pods take to start, over load now."""
-    headroom: F64
-    """Share to add: relative distance from the median to the high quantile."""
+    """[E, D] load within the time that pods take to start, over load now."""
+    width: F64
+    """[E, D] relative distance from its median to its high quantile."""
     ahead: F64
-    """[E, D, H] the median at each horizon over now. Only policies use the later horizons."""
+    """[E, D, H] load at each horizon over load now."""
 
 
 def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
-    """The forecast relative to now, never less than now."""
+    """The forecast relative to now."""
     if forecast is None:
         ahead = np.ones((*rps.shape, len(HORIZONS_MIN)))
         return Outlook(np.ones_like(rps), np.zeros_like(rps), ahead)
@@ -79,23 +86,24 @@ def look_ahead(tick: I32, rps: F64, forecast: Forecast | None) -> Outlook:
     usable = usable & np.isfinite(forecast.domain).all(axis=(2, 3))
     # An expired or broken forecast becomes zero, and less than now counts as now.
     values = np.where(usable[:, :, None, None], forecast.domain, 0.0)
-    median, high = values[:, :, _SOON, MEDIAN], values[:, :, _SOON, HIGH]
-    width = np.clip(high / np.maximum(median, _LEAST) - 1.0, 0.0, _MOST_HEADROOM)
-    ahead = _growth(values[..., MEDIAN], rps[..., None])
+    median, high = values[..., MEDIAN], values[:, :, _SOON, HIGH]
+    width = np.maximum(high / np.maximum(median[..., _SOON], _LEAST) - 1.0, 0.0)
+    ahead = _growth(median, rps[..., None])
     return Outlook(ahead[..., _SOON], width, ahead)
 
 
-def affordable(outlook: Outlook, work: F64, spare: F64) -> Outlook:
-    """The same with headroom cut to the `spare` cores [E] beside the `work` [E, D].
+def affordable(headroom: F64, work: F64, spare: F64) -> F64:
+    """[E, D] headroom, cut to the `spare` cores [E] beside the `work` [E, D].
 
-    A forecast is least sure right after a surprise. Headroom requested then is too late for that
+    Right after a surprise nodes are scarcest. Headroom requested then is too late for that
     surprise, and takes nodes from apps that lack pods already. All domains are cut alike: comfort
     of the highest priority before the work of others costs more than it saves.
     """
-    asked = (outlook.headroom * work).sum(axis=1)
+    asked = (headroom * work).sum(axis=1)
     # Spare cores may be negative, when apps lack more than is free: then there is no headroom.
     share = np.clip(spare / np.maximum(asked, _LEAST), 0.0, 1.0)
-    return outlook._replace(headroom=outlook.headroom * share[:, None])
+    cut: F64 = headroom * share[:, None]
+    return cut
 
 
 def _growth(then: F64, now: F64) -> F64:
@@ -110,6 +118,8 @@ class Commander:
     def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
         self._inventory, self._parameters = inventory, parameters
         self._foreseen = parameters.foreseen_level(inventory.priority)
+        protected = inventory.priority <= _PROTECTED
+        self._protected = protected.astype(np.float64)
         self._memory_per_core = _memory_per_core(inventory)
         self._highest = inventory.priority == inventory.priority.min()
         self._surge = parameters.surge_level(inventory.priority)
@@ -129,19 +139,21 @@ class Commander:
     ) -> CommanderDecision:
         """Budgets and node requests from now on; `residual` holds a policy's factors."""
         residual = residual or neutral(tick.size)
-        foreseen = look_ahead(tick, report.rps, forecast)
-        outlook = affordable(foreseen, report.work, self._spare(pools, report))
+        outlook = look_ahead(tick, report.rps, forecast)
+        # Not less with a surer forecast: it foresees the usual, and no surge that nobody announced.
+        wanted = np.clip(outlook.width, self._parameters.headroom, _MOST_HEADROOM)
+        headroom = affordable(wanted * self._protected, report.work, self._spare(pools, report))
         # After the cut to what is spare: a policy may go beyond it, within the safety rules.
-        headroom = scale_headroom(outlook.headroom, residual.headroom)
-        outlook = outlook._replace(headroom=headroom)
+        headroom = scale_headroom(headroom, residual.headroom)
         report = with_distress(report, residual.urgency)
         comfort = scale(report.wanted, residual.comfort)
-        budget = self._make_budget(tick, pools, report, comfort, outlook.headroom, epoch)
+        budget = self._make_budget(tick, pools, report, comfort, headroom, epoch)
         spare = scale(np.full((tick.size, 1), self._parameters.node_spare), residual.spare)
         # The highest priority prepares pods for forecast load, the others a part of the nodes.
         believed = 1.0 + (outlook.soon - 1.0) * np.where(self._highest, 1.0, _BELIEVED)
         believed = believe(believed, outlook.ahead, residual.nodes, _MOST_GROWTH)
-        coming = report.work / self._foreseen * believed * (1.0 + outlook.headroom)
+        coming = report.work / self._foreseen * believed * (1.0 + headroom)
+        coming = np.maximum(coming, self._prepared(report, outlook))
         # Pods don't move. Nodes for pods that have one are kept where these pods are, and only what
         # is missing is placed anew: counted in the preferred pools, they would be paid for twice.
         occupied = self._occupied(pools, spare)
@@ -275,6 +287,18 @@ class Commander:
         by_memory = (pools.memory - pools.free_memory) / memory
         nodes: F64 = np.maximum(by_cpu, by_memory) * (1.0 + spare)
         return nodes
+
+    def _prepared(self, report: Report, outlook: Outlook) -> F64:
+        """[E, D] cores to have now for load that is forecast at the longer horizons.
+
+        What the cloud delivers until then need not be here yet.
+        """
+        believed = np.where(self._highest, 1.0, _BELIEVED)[:, None]
+        rise = (outlook.ahead[:, :, _LATER] - 1.0) * believed
+        needed = (report.work / self._foreseen)[:, :, None] * (1.0 + rise)
+        delivered = self._parameters.arrival * (_LATER_MIN - _BOOT_MIN) * report.held[:, :, None]
+        cores: F64 = (needed - delivered).max(axis=2)
+        return cores
 
     def _request_nodes(
         self, pools: PoolReadings, report: Report, nodes: F64, extra: F64, spare: F64

@@ -66,9 +66,15 @@ class Parameters(NamedTuple):
     """Utilisation from which an app is at risk: it grows even while it gives way to others."""
     kept_back: float = 0.138
     """How far below `risk` apps stay when they release pods to others."""
+    headroom: float = 0.04
+    """Share that the two highest priorities have beyond their targets at least, while cores are
+    spare: the first to go when they are not. Unsure forecasts bring more, up to a tenth."""
     node_spare: float = 0.1
     """Nodes kept free above those that pods fill, as a share of them: what a surge or a lost node
     needs before the cloud delivers more, and what placing pods one by one cannot fill."""
+    arrival: float = 0.015
+    """Nodes that the cloud is counted on to deliver per minute, as a share of those in use. What
+    it cannot deliver until a forecast rise is requested earlier."""
 
     def target(self, priority: I32) -> F64:
         """[D] of domains with these priorities."""
@@ -128,6 +134,8 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
     "smoothing": (0.1, 1.0),
     "risk": (0.72, 0.93),
     "kept_back": (0.03, 0.15),
+    "headroom": (0.0, 0.1),
     "node_spare": (0.02, 0.25),
+    "arrival": (0.0, 0.04),
 }
 """Where the calibration searches."""

@@ -15,8 +15,8 @@ from models.cluster.arrays import F32, F64, I32
 from models.cluster.observation import Observation
 
 HORIZONS_MIN: Final = (5, 15, 30)
-"""Control uses the first: pods start and, except in a stampede, nodes boot within it. The others
-are for subscribers of the forecasts."""
+"""Pods start and, except in a stampede, nodes boot within the first. The others are for nodes that
+the cloud cannot deliver so soon."""
 LEAST_HISTORY_MIN: Final = 180
 """Minutes of history without which nothing is learned, forecast or scored; as many as the past
 windows of the network cover."""

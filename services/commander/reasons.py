@@ -27,7 +27,7 @@ def reasons_of(index: int, decision: CommanderDecision, report: Report, level: L
     if wanted > cores:
         reasons.append(f"wants {wanted:.0f} cores, budget is {cores:.0f}")
     if headroom > _NOTABLE:
-        reasons.append(f"{headroom:.0%} headroom for forecast uncertainty")
+        reasons.append(f"{headroom:.0%} headroom for surges")
     if not reasons:
         reasons.append(f"holds {held:.0f} of {cores:.0f} cores, needs no more")
     return [*_fallback(level), *reasons]

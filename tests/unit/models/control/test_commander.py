@@ -1,11 +1,11 @@
-"""Growth and headroom that the Commander derives from a forecast."""
+"""What the Commander derives from a forecast, and which nodes it keeps and requests."""
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.cluster.arrays import F64, Records
+from models.cluster.arrays import F64, I32, Records
 from models.control.budget import CommanderDecision
 from models.control.commander import Commander, Outlook, affordable, look_ahead
 from models.control.parameters import Parameters
@@ -18,43 +18,51 @@ NOW: F64 = np.array([[100.0]])
 TICK = np.zeros(1, np.int32)
 
 
-def outlook(low: float, median: float, high: float) -> Outlook:
+def forecast_of(low: float, median: float, high: float, domains: int = 1) -> Forecast:
     values = np.array([low, median, high], np.float32)
-    shape = (1, 1, len(HORIZONS_MIN), len(QUANTILES))
-    forecast = Forecast(
+    shape = (1, domains, len(HORIZONS_MIN), len(QUANTILES))
+    return Forecast(
         model="by hand",
         made_tick=TICK,
         valid_until_tick=TICK + 6,
         domain=np.broadcast_to(values, shape),
         domain_peak=np.full(shape[:3], high, np.float32),
     )
-    return look_ahead(TICK, NOW, forecast)
 
 
+def outlook(low: float, median: float, high: float) -> Outlook:
+    return look_ahead(TICK, NOW, forecast_of(low, median, high))
+
+
+# No deadline: the first example may compile kernels.
+@settings(deadline=None)
 @given(st.floats(0.0, 1e6), st.floats(0.0, 1e6))
 def test_growth_and_headroom_of_a_forecast_are_bounded(median: float, more: float) -> None:
     found = outlook(0.0, median, median + more)
     assert 1.0 <= found.soon[0, 0] <= 4.0
-    assert 0.0 <= found.headroom[0, 0] <= 0.1
+    assert ((found.ahead >= 1.0) & (found.ahead <= 4.0)).all()
+    forecast = forecast_of(0.0, median, median + more, DOMAINS)
+    pools = PoolReadings(Plant().pool, INVENTORY)
+    decision = Commander(INVENTORY, Parameters()).decide(TICK, pools, REPORT, forecast, TICK)
+    granted = decision.directive.budget.headroom
+    assert ((granted >= 0.0) & (granted <= 0.1 + 1e-9)).all()
 
 
-def test_headroom_is_the_relative_width_of_the_forecast_up_to_a_tenth() -> None:
-    assert outlook(95.0, 100.0, 105.0).headroom[0, 0] == pytest.approx(0.05, rel=1e-3)
-    assert outlook(50.0, 100.0, 200.0).headroom[0, 0] == 0.1
+def test_the_width_of_a_forecast_is_relative_to_its_median() -> None:
+    assert outlook(95.0, 100.0, 105.0).width[0, 0] == pytest.approx(0.05, rel=1e-3)
+    assert outlook(95.0, 100.0, 90.0).width[0, 0] == 0.0
 
 
-def test_without_a_forecast_there_is_no_growth_and_no_headroom() -> None:
+def test_without_a_forecast_there_is_no_growth_and_no_width() -> None:
     found = look_ahead(TICK, NOW, None)
-    assert (found.soon[0, 0], found.headroom[0, 0]) == (1.0, 0.0)
+    assert (found.soon[0, 0], found.width[0, 0]) == (1.0, 0.0)
     assert (found.ahead == 1.0).all()
 
 
 def headroom(of: list[float], spare: float) -> list[float]:
     """Of domains with 100 cores of work each."""
-    now = np.ones((1, len(of)))
-    unsure = Outlook(now, np.array([of]), now[..., None])
     work = np.full((1, len(of)), 100.0)
-    found: list[float] = affordable(unsure, work, np.array([spare])).headroom[0].tolist()
+    found: list[float] = affordable(np.array([of]), work, np.array([spare]))[0].tolist()
     return found
 
 
@@ -133,6 +141,23 @@ def test_spare_nodes_are_a_share_of_those_that_pods_fill() -> None:
     decision = decided(REPORT, full_pools(100))
     assert (decision.keep[0] == 110).all()  # a tenth, the default
     assert (decision.nodes[0].sum(axis=1) == decision.keep[0] - 100).all()
+
+
+def rising(later: float, parameters: Parameters) -> I32:
+    """Nodes to keep when all domains grow to `later` in half an hour, and not before."""
+    median = np.full((1, DOMAINS, len(HORIZONS_MIN), len(QUANTILES)), 1.0, np.float32)
+    median[:, :, HORIZONS_MIN.index(30)] = later
+    forecast = Forecast("by hand", TICK, TICK + 6, median, median[..., 0])
+    pools = PoolReadings(full_pools(4), INVENTORY)
+    decision = Commander(INVENTORY, parameters).decide(TICK, pools, REPORT, forecast, TICK)
+    kept: I32 = decision.keep[0]
+    return kept
+
+
+def test_nodes_for_a_later_rise_are_requested_once_the_cloud_needs_the_time() -> None:
+    quick, slow = Parameters(arrival=0.04), Parameters(arrival=0.0)
+    assert (rising(2.0, quick) == rising(1.0, quick)).all()
+    assert rising(2.0, slow).sum() > rising(1.0, slow).sum()
 
 
 def test_what_a_domain_lacks_is_requested_in_its_preferred_pool() -> None:

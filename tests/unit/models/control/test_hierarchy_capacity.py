@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -192,17 +193,20 @@ def test_a_domain_of_heavy_pods_is_granted_the_cores_that_go_with_its_memory() -
     assert (plans[-1] > before).all()
 
 
-def test_an_unsure_forecast_gets_headroom_where_cores_are_free() -> None:
+@pytest.mark.parametrize(("width", "share"), [(0.0, 0.04), (0.06, 0.06), (0.5, 0.1)])
+def test_high_priorities_get_headroom_where_cores_are_free(width: float, share: float) -> None:
     plant, controller, state = settled()
-    unsure = forecast_of(plant, 1.0, width=0.06)
+    forecast = forecast_of(plant, 1.0, width=width)
 
     def headroom(free_cores: float) -> F64:
         plant.pool["free_cpu"] = free_cores
-        _, after = controller.step(plant.observe(), unsure, copy.deepcopy(state))
+        _, after = controller.step(plant.observe(), forecast, copy.deepcopy(state))
         found: F64 = after.decision.directive.budget.headroom[0]
         return found
 
-    np.testing.assert_allclose(headroom(1000.0), 0.06, rtol=1e-4)
+    # However sure the forecast is, there is some: it foresees the usual, not a surge.
+    expected = np.where(INVENTORY.priority <= 1, share, 0.0)
+    np.testing.assert_allclose(headroom(1000.0), expected, rtol=1e-4)
     assert (headroom(0.0) == 0.0).all()
 
 

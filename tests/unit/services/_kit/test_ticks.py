@@ -1,7 +1,16 @@
-from services._kit.ticks import TickBuffer
+import hashlib
+
+import msgspec
+import numpy as np
+
+from models.control.parameters import Parts
+from models.control.tuned import tuned_parameters
+from services._kit.ticks import POLICY, TickBuffer
 
 BOTH = frozenset({"a", "b"})
 GRACE_S = 2.0
+DECIDED_BY = ("heuristic/3", "83a88674cee4")
+"""A version of the policy and the digest of the numbers it decides with."""
 
 
 def buffer(*events: tuple[int, str, float], closed: int = -1) -> TickBuffer[str]:
@@ -39,3 +48,16 @@ def test_late_and_duplicate_events_change_nothing() -> None:
     assert waiting.with_event(5, "a", "late", 1.0) is waiting
     assert waiting.with_event(6, "a", "again", 1.0) is waiting
     assert waiting.close(6)[0] == {"a": "6a"}
+
+
+def test_other_parameters_are_another_version_of_the_policy() -> None:
+    parameters, priority = tuned_parameters(), np.arange(4, dtype=np.int32)
+    # What the hand-chosen numbers come to as well: they decide like the tuned ones.
+    derived = parameters.foreseen_level(priority), *parameters.damping(priority, Parts(), 10)
+    in_force = parameters._asdict(), [np.asarray(part).tolist() for part in derived]
+    digest = hashlib.sha256(msgspec.json.encode(in_force)).hexdigest()[:12]
+    assert (POLICY, digest) == DECIDED_BY, (
+        "`tuned.json` or `parameters.py` of models/control decide by other parameters: raise the "
+        "version in POLICY (services/_kit/ticks.py), so that decision ids and the audit tell both "
+        f"apart, and write it into DECIDED_BY of this file with the digest {digest}"
+    )

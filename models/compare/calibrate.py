@@ -1,4 +1,4 @@
-"""The same search for any controller: same scenarios, seeds, budget and objective.
+"""The same search for any controller: same scenarios, seeds, number of trials and objective.
 
 A comparison is only fair if every controller is tuned with the same care: on scenarios (`tuning`)
 that differ from those they are compared on, with points in proportion to their parameters. The
@@ -78,7 +78,7 @@ Runner: TypeAlias = Callable[[Sequence[Job]], Iterator[tuple[Job, float]]]
 def calibrate(
     family: Family,
     setting: Setting,
-    budget: int,
+    trials: int,
     runner: Runner,
     storage: Path | None = None,
     search_seed: int = 0,
@@ -93,9 +93,9 @@ def calibrate(
         search_seed,
         storage,
     )
-    for _ in search.tried[:budget]:
+    for _ in search.tried[:trials]:
         on_done()
-    while len(search.tried) < budget:
+    while len(search.tried) < trials:
         trial, point = search.ask()
         jobs = [
             Job(family, point, setting.cluster, scenario, setting.seeds)
@@ -104,7 +104,7 @@ def calibrate(
         by_scenario = {job.scenario.name: value for job, value in runner(jobs)}
         search.tell(trial, Tried(point, setting.value(by_scenario), by_scenario))
         on_done()
-    tried = search.tried[:budget]
+    tried = search.tried[:trials]
     winner = best(tried)
     return Tuned(
         parameters=winner.point,
@@ -117,7 +117,7 @@ def calibrate(
         apps=setting.cluster.apps,
         seeds=setting.seeds,
         search=search.label,
-        budget=budget,
+        trials=trials,
         search_seed=search_seed,
         worlds=worlds,
         code=code,

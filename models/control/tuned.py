@@ -34,7 +34,7 @@ class Tuned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     seeds: tuple[int, ...]
     search: str = ""
     """Name and version of the search; empty for one of an earlier release."""
-    budget: int
+    trials: int
     """Parameter sets tried."""
     search_seed: int
     worlds: dict[str, str]

@@ -145,10 +145,10 @@ def _search(
     # One pool for all families: a process compiles or loads its kernels once.
     with in_processes(workers) as runner:
         for family in families:
-            budget = per_dimension * len(family.ranges)
-            with progress(f"tuning {family.name}", budget) as advance:
+            trials = per_dimension * len(family.ranges)
+            with progress(f"tuning {family.name}", trials) as advance:
                 found[family.name] = calibrate(
-                    family, setting, budget, runner, storage, on_done=lambda: advance(1)
+                    family, setting, trials, runner, storage, on_done=lambda: advance(1)
                 )
             # At once: a run takes an hour. Families that are not tuned keep their entries.
             with writing(out):

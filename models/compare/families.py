@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from models.baselines import hpa_vpa, pid, practitioner, predictive_hpa, static, vpa
 from models.baselines.hpa import simulated as hpa
+from models.baselines.triggers import TARGET_RANGES
 from models.compare import ablation
 from models.control import parameters
 from models.control.controller import Controller
@@ -30,16 +31,13 @@ class Family(NamedTuple):
     """How pods are placed under these controllers."""
     forecaster: Callable[[World], Forecaster[Any]] | None = None
     """Forecaster to tune with; None for controllers that only react."""
+    cost_knob: tuple[str, ...] = ()
+    """Parameters that it trades nodes for violations by: its targets of utilisation."""
 
     def defaults(self) -> dict[str, float]:
         """Default values of the tuned fields."""
         every: dict[str, float] = self.parameters._field_defaults
         return {name: every[name] for name in self.ranges}
-
-    @property
-    def cost_knob(self) -> tuple[str, ...]:
-        """Parameters that a family trades nodes for violations by: its targets of utilisation."""
-        return tuple(name for name in self.ranges if "target" in name or name == "setpoint")
 
     def make(self, world: World, values: Mapping[str, float]) -> Controller[Any]:
         """A controller with these values, and defaults for the others."""
@@ -57,17 +55,24 @@ HEURISTIC: Final = ablation.NAME
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        Family("hpa-calibrated", hpa.hpa_of, hpa.Parameters, hpa.RANGES),
+        Family("hpa-calibrated", hpa.hpa_of, hpa.Parameters, hpa.RANGES, cost_knob=("target",)),
         Family("static", static.static_of, static.Parameters, static.RANGES),
-        Family("pid", pid.pid_of, pid.Parameters, pid.RANGES),
+        Family("pid", pid.pid_of, pid.Parameters, pid.RANGES, cost_knob=("setpoint",)),
         Family("vpa", vpa.vpa_of, vpa.Parameters, vpa.RANGES),
-        Family("hpa+vpa", hpa_vpa.hpa_vpa_of, hpa_vpa.Parameters, hpa_vpa.RANGES),
+        Family(
+            "hpa+vpa",
+            hpa_vpa.hpa_vpa_of,
+            hpa_vpa.Parameters,
+            hpa_vpa.RANGES,
+            cost_knob=("target",),
+        ),
         Family(
             "practitioner",
             practitioner.practitioner_of,
             practitioner.Parameters,
             practitioner.RANGES,
             SCHEDULINGS["priority"],
+            cost_knob=tuple(TARGET_RANGES),
         ),
         Family(
             "predictive-hpa",
@@ -77,6 +82,7 @@ FAMILIES: dict[str, Family] = {
             SCHEDULINGS["priority"],
             # What Crane and PredictKube know: earlier days, and no announcements.
             seasonal_of,
+            tuple(TARGET_RANGES),
         ),
         Family(
             HEURISTIC,
@@ -86,6 +92,7 @@ FAMILIES: dict[str, Family] = {
             SCHEDULINGS["priority"],
             # The default forecaster; see decision 0006.
             calendar_of,
+            (*TARGET_RANGES, "surge_target"),
         ),
     )
 }

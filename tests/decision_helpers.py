@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from models.cluster import rows
 from models.cluster.plan import Plan, Reason
 from models.compare.breakers import Breakers
-from models.compare.catalogue import Contest, enter
+from models.compare.catalogue import Match, enter
 from models.forecaster.port import Forecast
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
@@ -41,17 +41,15 @@ class Decided(NamedTuple):
     values: dict[str, Values]
 
 
-def contest(
-    apps: int, seed: int, scenario: str = SCENARIO, controller: str = CONTROLLER
-) -> Contest:
+def match_of(apps: int, seed: int, scenario: str = SCENARIO, controller: str = CONTROLLER) -> Match:
     """A world and its controller; equal for equal arguments."""
     cluster = with_apps(load_sim_cluster(), apps)
     return enter(controller, cluster, load_scenario(scenario, cluster), [seed])
 
 
-def decided_in_process(contest: Contest) -> Iterator[Decided]:
+def decided_in_process(match: Match) -> Iterator[Decided]:
     """Run the world in this process, tick by tick, with its breakers."""
-    world, controller, forecaster = contest
+    world, controller, forecaster = match
     assert forecaster is not None
     first = world.observe(controller.pipeline)
     state, memory = controller.start(first), forecaster.start(first)
@@ -62,9 +60,9 @@ def decided_in_process(contest: Contest) -> Iterator[Decided]:
         # A new epoch means that the Commander has decided in this tick.
         epoch_before = state.decision.directive.budget.epoch[0]
         plan, state = controller.step(seen, forecast, breakers.limit(state))
-        values = _planned(contest, plan, names)
+        values = _planned(match, plan, names)
         if state.decision.directive.budget.epoch[0] != epoch_before:
-            values |= _granted(contest, state.decision) | _forecast(contest, forecast)
+            values |= _granted(match, state.decision) | _forecast(match, forecast)
         yield Decided(tick, values)
         breakers.cut(seen, forecast, plan, state)
         world.step(plan)
@@ -116,9 +114,9 @@ def first_difference(expected: dict[str, Values], found: dict[str, Values]) -> s
     return None
 
 
-def _planned(contest: Contest, plan: Plan, names: tuple[str, ...]) -> dict[str, Values]:
-    status, found = contest.world.state.status[0], {}
-    for index, domain in enumerate(contest.world.cluster.domain_names):
+def _planned(match: Match, plan: Plan, names: tuple[str, ...]) -> dict[str, Values]:
+    status, found = match.world.state.status[0], {}
+    for index, domain in enumerate(match.world.cluster.domain_names):
         apps = ((status[rows.DOMAIN] == index) & (status[rows.ACTIVE] == 1)).nonzero()[0]
         found[f"plan/{domain}"] = {
             "apps": [names[app] for app in apps],
@@ -130,8 +128,8 @@ def _planned(contest: Contest, plan: Plan, names: tuple[str, ...]) -> dict[str, 
     return found
 
 
-def _granted(contest: Contest, decision: Any) -> dict[str, Values]:
-    cluster, budget, found = contest.world.cluster, decision.directive.budget, {}
+def _granted(match: Match, decision: Any) -> dict[str, Values]:
+    cluster, budget, found = match.world.cluster, decision.directive.budget, {}
     for index, domain in enumerate(cluster.domain_names):
         cores = zip(cluster.pool_names, budget.pool_cores[0, index].tolist(), strict=True)
         found[f"budget/{domain}"] = {
@@ -149,12 +147,12 @@ def _granted(contest: Contest, decision: Any) -> dict[str, Values]:
     return found
 
 
-def _forecast(contest: Contest, forecast: Forecast) -> dict[str, Values]:
+def _forecast(match: Match, forecast: Forecast) -> dict[str, Values]:
     return {
         f"forecast/{domain}": {
             "rps": forecast.domain[0, index].tolist(),
             "peak": forecast.domain_peak[0, index].tolist(),
             "valid_until_tick": int(forecast.valid_until_tick[0]),
         }
-        for index, domain in enumerate(contest.world.cluster.domain_names)
+        for index, domain in enumerate(match.world.cluster.domain_names)
     }

@@ -41,11 +41,8 @@ class Entrant(NamedTuple):
     scheduling: Scheduling = Scheduling()
 
 
-class Contest(NamedTuple):
-    """A world with its controller and forecaster.
-
-    Not the contest of `models.forecaster.score`, which compares forecasts of a series.
-    """
+class Match(NamedTuple):
+    """A world with its controller and forecaster."""
 
     world: World
     controller: Controller[Any]
@@ -157,12 +154,12 @@ def enter(
     scenario: Scenario,
     seeds: Sequence[int],
     population: Population | None = None,
-) -> Contest:
+) -> Match:
     """A world for the entrant, on its scheduler, ready to run."""
     entrant = entrant_of(name)
     world = World(with_scheduling(cluster, entrant.scheduling), scenario, seeds, population)
     forecaster = entrant.forecaster(world) if entrant.forecaster is not None else None
-    return Contest(world, entrant.controller(world), forecaster)
+    return Match(world, entrant.controller(world), forecaster)
 
 
 def _import(name: str) -> Entrant:

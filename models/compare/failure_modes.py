@@ -64,10 +64,10 @@ def measure(
     population = generate(cluster)
 
     def play(scenario: Scenario) -> World:
-        contest = enter(controller, cluster, scenario, seeds, population)
-        contest.play()
+        match = enter(controller, cluster, scenario, seeds, population)
+        match.play()
         advance(1)
-        return contest.world
+        return match.world
 
     stampede = play(load_scenario(STAMPEDE, cluster))
     cascade = play(load_scenario(CASCADE, cluster))

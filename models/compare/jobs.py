@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster.arrays import Mask
-from models.compare.catalogue import Contest, enter
+from models.compare.catalogue import Match, enter
 from models.compare.request import Request
 from models.inputs.errors import InputError
 from models.sim.apps import Population
@@ -123,15 +123,15 @@ def work(job: Job) -> int:
 def play(job: Job) -> Finished:
     """Run a job to its end."""
     began = time.perf_counter()
-    contest = contest_of(job)
-    recorder = Recorder(contest.world) if job.recorded else None
-    decisions = contest.play(recorder)
-    results = summarise(contest.world, job.controller, decisions)
-    timeline = timeline_of(contest.world, recorder.recording) if recorder is not None else None
+    match = match_of(job)
+    recorder = Recorder(match.world) if job.recorded else None
+    decisions = match.play(recorder)
+    results = summarise(match.world, job.controller, decisions)
+    timeline = timeline_of(match.world, recorder.recording) if recorder is not None else None
     return finished(job, results, timeline, time.perf_counter() - began)
 
 
-def contest_of(job: Job) -> Contest:
+def match_of(job: Job) -> Match:
     """The world of the job with its controller, before the first tick."""
     population = population_of(job.cluster)
     return enter(job.controller, job.cluster, job.scenario, job.seeds, population)

@@ -8,8 +8,8 @@ from models.compare.hashes import combined
 from models.compare.jobs import (
     Finished,
     Job,
-    contest_of,
     finished,
+    match_of,
     timeline_of,
     violating_share,
     worst_p99,
@@ -44,9 +44,9 @@ class Lane:
 
     def __init__(self, job: Job) -> None:
         began = time.perf_counter()
-        contest = contest_of(job)
-        self.name, self.world = job.controller, contest.world
-        self._job, self._run = job, contest.begin()
+        match = match_of(job)
+        self.name, self.world = job.controller, match.world
+        self._job, self._run = job, match.begin()
         self._recorder, self._watch = Recorder(self.world), FailureWatch(setting_of(self.world))
         self._p0 = self.world.given.rules.domains["priority"] == 0
         self._seconds = time.perf_counter() - began

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from models.compare.catalogue import Contest, enter
+from models.compare.catalogue import Match, enter
 from models.compare.hpa_worlds import HpaWorld, busy_world
 from models.compare.stages import describe, stage_seconds
 from models.forecaster.port import ticks_per_minute
@@ -97,8 +97,8 @@ def peak_rss_mb() -> float:
 def measure_decisions(cluster: SimCluster, name: str, apps: int, minutes: int) -> dict[str, Any]:
     """Time per decision of a controller in one environment."""
     sized = with_apps(cluster, apps)
-    contest = enter(name, sized, load_scenario(DECISION_SCENARIO, sized), [0])
-    first, others = _decision_seconds(contest, minutes, ticks_per_minute(cluster.tick_seconds))
+    match = enter(name, sized, load_scenario(DECISION_SCENARIO, sized), [0])
+    first, others = _decision_seconds(match, minutes, ticks_per_minute(cluster.tick_seconds))
     return {
         "controller": name,
         "apps": apps,
@@ -110,10 +110,10 @@ def measure_decisions(cluster: SimCluster, name: str, apps: int, minutes: int) -
 
 
 def _decision_seconds(
-    contest: Contest, minutes: int, ticks_per_minute: int
+    match: Match, minutes: int, ticks_per_minute: int
 ) -> tuple[list[float], list[float]]:
     """Durations of the decisions in the first tick of each minute, and in all other ticks."""
-    world, controller, forecaster = contest
+    world, controller, forecaster = match
     observation = world.observe(controller.pipeline)
     state = controller.start(observation)
     forecaster_state = forecaster.start(observation) if forecaster is not None else None

@@ -90,8 +90,8 @@ def _try_out(job: Job) -> float:
         times.append(time.perf_counter())
 
     population = population_of(job.cluster)
-    contest = enter(job.controller, job.cluster, _shortened(job.scenario), job.seeds, population)
-    contest.play(on_tick)
+    match = enter(job.controller, job.cluster, _shortened(job.scenario), job.seeds, population)
+    match.play(on_tick)
     settled = times[_SETTLING_TICKS - 1 :]
     app_ticks = (len(settled) - 1) * len(job.seeds) * job.cluster.apps
     return app_ticks / (settled[-1] - settled[0])

@@ -27,7 +27,7 @@ from services.commander.decide import CommanderHandler
 from services.devcluster.memory import MemorySystem
 from services.forecaster.decide import ForecasterHandler
 from services.soldier.decide import SoldierHandler
-from tests.decision_helpers import contest, decided_by_events, decided_in_process, first_difference
+from tests.decision_helpers import decided_by_events, decided_in_process, first_difference, match_of
 from tests.service_helpers import CLUSTER, declared, pools, sampled, time_of
 
 VICTIM = "payments"
@@ -186,14 +186,14 @@ FORGED_IN_LOCK_STEP = [
 @pytest.mark.parametrize("name", FORGED_IN_LOCK_STEP)
 def test_in_lock_step_every_decision_stays_the_same(name: str) -> None:
     kind, changes = FORGED[name]
-    running = MemorySystem(contest(60, 3).world)
+    running = MemorySystem(match_of(60, 3).world)
     for tick in islice(running.ticks(), 20):
         if tick == 8:
             running.bus.publish(forged_from(running.bus, kind, **changes))
     kinds = (ScalePlanned, BudgetGranted, DemandForecast)
     # The forged events are on the topics, too; what services decided comes after them.
     found = decided_by_events([e for k in kinds for e in running.bus.events(k) if e.tick <= 20])
-    for decided in islice(decided_in_process(contest(60, 3)), 20):
+    for decided in islice(decided_in_process(match_of(60, 3)), 20):
         expected = {about: v for about, v in decided.values.items() if "nodes" not in about}
         assert first_difference(expected, found.get(decided.tick, {})) is None
     assert running.bus.dead_letters

@@ -14,7 +14,7 @@ from schemas.fields import TickEvent
 from schemas.metrics_sampled import PODS, MetricsSampled
 from schemas.scale_planned import ScalePlanned
 from services.devcluster.memory import MemorySystem
-from tests.decision_helpers import contest
+from tests.decision_helpers import match_of
 
 APPS, SEED, TICKS, FORGED_AT = 20, 3, 11, 7
 VICTIM = "payments"
@@ -100,7 +100,7 @@ FORGED: dict[str, Forge] = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_the_domain_is_planned_in_every_tick_and_loses_no_pod(name: str) -> None:
-    running = MemorySystem(contest(APPS, SEED).world)
+    running = MemorySystem(match_of(APPS, SEED).world)
     for tick in islice(running.ticks(), TICKS):
         if tick == FORGED_AT:
             running.bus.publish(FORGED[name](running))

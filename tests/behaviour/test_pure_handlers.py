@@ -21,7 +21,7 @@ from services.commander.decide import CommanderHandler
 from services.devcluster.memory import MemorySystem
 from services.forecaster.decide import ForecasterHandler
 from services.soldier.decide import SoldierHandler
-from tests.decision_helpers import contest
+from tests.decision_helpers import match_of
 
 APPS, SEED, TICKS = 40, 3, 14
 CALLS = ("handle", "wake", "written")
@@ -82,7 +82,7 @@ def test_a_handler_never_changes_its_input_state(
     kind: type[Handler[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with checked(kind, monkeypatch) as called:
-        running = MemorySystem(contest(APPS, SEED).world)
+        running = MemorySystem(match_of(APPS, SEED).world)
         for tick in islice(running.ticks(), TICKS):
             if tick == TICKS // 2:  # loaded states too
                 running.bus.kill(kind.name, redeliver=3)
@@ -95,7 +95,7 @@ def test_the_trained_forecaster_never_changes_its_input_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with checked(ForecasterHandler, monkeypatch) as called:
-        world = contest(APPS, SEED, controller="heuristic:tft").world
+        world = match_of(APPS, SEED, controller="heuristic:tft").world
         running = MemorySystem(world, forecast="tft")
         for tick in islice(running.ticks(), TICKS):
             if tick == TICKS // 2:  # loaded states too
@@ -112,7 +112,7 @@ def test_a_handler_that_updates_an_array_in_place_is_caught(
         pytest.raises(AssertionError, match=r"SoldierHandler.handle changed its input state"),
         checked(SoldierHandler, monkeypatch),
     ):
-        for _ in islice(MemorySystem(contest(APPS, SEED).world).ticks(), TICKS):
+        for _ in islice(MemorySystem(match_of(APPS, SEED).world).ticks(), TICKS):
             pass
 
 

@@ -9,7 +9,7 @@ from services._kit.memory import _Process
 from services._kit.state_records import StateRecord
 from services.devcluster import memory
 from services.devcluster.memory import MemorySystem
-from tests.decision_helpers import contest
+from tests.decision_helpers import match_of
 
 TICKS = 8
 
@@ -34,7 +34,7 @@ def saves_at(offset_s: float, monkeypatch: pytest.MonkeyPatch) -> Saves:
     with monkeypatch.context() as patch:
         patch.setattr(_Process, "save", record)
         patch.setattr(memory, "ManualClock", OffsetClock)
-        for _ in islice(MemorySystem(contest(20, 0).world).ticks(), TICKS):
+        for _ in islice(MemorySystem(match_of(20, 0).world).ticks(), TICKS):
             pass
     return found
 

@@ -27,7 +27,7 @@ from services.devcluster import memory
 from services.devcluster.memory import MemorySystem
 from services.forecaster.decide import ForecasterHandler
 from services.soldier.decide import SoldierHandler
-from tests.decision_helpers import contest, decided_by_events, decided_in_process, first_difference
+from tests.decision_helpers import decided_by_events, decided_in_process, first_difference, match_of
 
 APPS, SEED, TICKS = 60, 3, 30
 TRAINED = "heuristic:tft"
@@ -48,7 +48,7 @@ def compare(system: MemorySystem, ticks: int = TICKS) -> str | None:
     for _ in islice(system.ticks(), ticks):
         pass
     found = decided_by_events([e for kind in DECISIONS for e in system.bus.events(kind)])
-    for decided in islice(decided_in_process(contest(APPS, SEED)), ticks):
+    for decided in islice(decided_in_process(match_of(APPS, SEED)), ticks):
         difference = first_difference(decided.values, found.get(decided.tick, {}))
         if difference is not None:
             return f"tick {decided.tick}: {difference}"
@@ -56,7 +56,7 @@ def compare(system: MemorySystem, ticks: int = TICKS) -> str | None:
 
 
 def system(modes: Modes | None = None) -> MemorySystem:
-    return MemorySystem(contest(APPS, SEED).world, modes=modes)
+    return MemorySystem(match_of(APPS, SEED).world, modes=modes)
 
 
 def test_services_decide_bit_for_bit_as_the_in_process_run() -> None:
@@ -68,14 +68,14 @@ def test_services_decide_bit_for_bit_as_the_in_process_run() -> None:
 def test_with_the_trained_forecaster_services_decide_bit_for_bit_as_the_in_process_run(
     *, restarts: bool
 ) -> None:
-    world = contest(APPS, SEED, controller=TRAINED).world
+    world = match_of(APPS, SEED, controller=TRAINED).world
     running, ticks = MemorySystem(world, forecast="tft"), 20
     for tick in islice(running.ticks(), ticks):
         if restarts and tick % 4 == 3:
             running.bus.kill("forecaster", redeliver=3)
             running.bus.start("forecaster")
     found = decided_by_events([e for kind in DECISIONS for e in running.bus.events(kind)])
-    for decided in islice(decided_in_process(contest(APPS, SEED, controller=TRAINED)), ticks):
+    for decided in islice(decided_in_process(match_of(APPS, SEED, controller=TRAINED)), ticks):
         assert first_difference(decided.values, found[decided.tick]) is None
     served = {event.model for event in running.bus.events(DemandForecast)}
     assert {model.split("/")[0] for model in served} == {"tft"}
@@ -167,7 +167,7 @@ def test_an_undecodable_record_on_any_topic_is_dead_lettered_and_the_system_goes
 
 def _same_as_undisturbed(running: MemorySystem, ticks: int = TICKS) -> bool:
     found = decided_by_events([e for kind in DECISIONS for e in running.bus.events(kind)])
-    expected = islice(decided_in_process(contest(APPS, SEED)), ticks)
+    expected = islice(decided_in_process(match_of(APPS, SEED)), ticks)
     return all(first_difference(d.values, found[d.tick]) is None for d in expected)
 
 

@@ -13,7 +13,7 @@ from schemas.scale_applied import ScaleApplied
 from services.actuator.settings import Modes
 from services.devcluster.memory import MemorySystem
 from services.simcluster.cluster import Observed
-from tests.decision_helpers import contest
+from tests.decision_helpers import match_of
 
 APPS, SEED, TICKS = 40, 3, 24
 FORGED_AT = range(12, 24, 3)
@@ -45,7 +45,7 @@ STOPS: dict[str, tuple[Modes, list[Event]]] = {
 @pytest.mark.parametrize("stop", STOPS)
 def test_nothing_is_written_whatever_changes_underneath(stop: str) -> None:
     modes, orders = STOPS[stop]
-    running = MemorySystem(contest(APPS, SEED).world, modes=modes)
+    running = MemorySystem(match_of(APPS, SEED).world, modes=modes)
     running.bus.publish(*orders)
     declared = running.cluster.inventory()
     for tick in islice(running.ticks(), TICKS):
@@ -88,7 +88,7 @@ def forging(claims: dict[str, int]) -> Callable[[Observed], Observed]:
 def test_forged_samples_decrease_nothing(
     claims: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = MemorySystem(contest(APPS, SEED).world)
+    running = MemorySystem(match_of(APPS, SEED).world)
     forge, observation = forging(claims), running.cluster.observation
     monkeypatch.setattr(running.cluster, "observation", lambda: forge(observation()))
     for _ in islice(running.ticks(), TICKS):

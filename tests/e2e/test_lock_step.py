@@ -33,10 +33,10 @@ from services.devcluster.lifecycle import wait
 from services.devcluster.request import Request
 from tests.decision_helpers import (
     SCENARIO,
-    contest,
     decided_by_events,
     decided_in_process,
     first_difference,
+    match_of,
 )
 
 SEED: Final = 3
@@ -116,7 +116,7 @@ def read_until(reader: TopicReader, enough: Callable[[Found], bool]) -> Found:
 def difference(recorded: Recorded) -> str | None:
     """The first difference from the in-process run; None if there is none."""
     found = decided_by_events(list(recorded.events))
-    for decided in islice(decided_in_process(contest(recorded.apps, SEED)), recorded.ticks):
+    for decided in islice(decided_in_process(match_of(recorded.apps, SEED)), recorded.ticks):
         differs = first_difference(decided.values, found.get(decided.tick, {}))
         if differs is not None:
             return f"tick {decided.tick}: {differs}"

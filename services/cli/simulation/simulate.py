@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from models.compare.catalogue import Contest, enter, entrant_of
+from models.compare.catalogue import Match, enter, entrant_of
 from models.jit import is_compiled
 from models.sim.config.physics import load_scaled
 from models.sim.config.scenario import load_scenario
@@ -53,11 +53,11 @@ def simulate(
     chosen = load_scenario(scenario, sim_cluster)
     console = Console()
     with _preparing(console):
-        contest = enter(controller, sim_cluster, chosen, [seed])
-        _compile(contest)
+        match = enter(controller, sim_cluster, chosen, [seed])
+        _compile(match)
     command = _command(scenario, controller, cluster, physics, seed, apps)
-    view = _view(console, contest.world, controller, speed)
-    finished = _run(contest, controller, view, command)
+    view = _view(console, match.world, controller, speed)
+    finished = _run(match, controller, view, command)
     _show(console, finished)
     if json is not None:
         write_json(json, _payload(finished))
@@ -88,9 +88,9 @@ class _Status:
             self._spinner.stop()
 
 
-def _compile(contest: Contest) -> None:
+def _compile(match: Match) -> None:
     """Run one tick and undo it, so that no kernel compiles during the live view."""
-    world, controller = contest.world, contest.controller
+    world, controller = match.world, match.controller
     # Nothing is consumed: randomness is a function of the tick, so the undone tick leaves no trace.
     before = world.save()
     observation = world.observe(controller.pipeline)
@@ -107,8 +107,8 @@ def _view(console: Console, world: World, controller: str, speed: float | None) 
     return LiveView(console, world, controller, pause, time.monotonic, time.sleep)
 
 
-def _run(contest: Contest, controller: str, view: View, command: str) -> FinishedRun:
-    world = contest.world
+def _run(match: Match, controller: str, view: View, command: str) -> FinishedRun:
+    world = match.world
     recorder, watch = Recorder(world), FailureWatch(setting_of(world))
 
     def on_tick(world: World) -> None:
@@ -117,7 +117,7 @@ def _run(contest: Contest, controller: str, view: View, command: str) -> Finishe
         view.show(recorder.recording, tick, watch.look(recorder.recording, tick))
 
     with view:
-        decisions = contest.play(on_tick)
+        decisions = match.play(on_tick)
     (result,) = summarise(world, controller, decisions)
     findings = watch.findings(recorder.recording)
     return FinishedRun(world, world.hash, recorder.recording, findings, result, command)

@@ -10,7 +10,7 @@ import pytest
 
 from models.cluster import rows
 from models.compare import workers
-from models.compare.catalogue import Contest, Entrant, enter
+from models.compare.catalogue import Entrant, Match, enter
 from models.control.residual import neutral
 from models.environments.app_adapter import AppAdapter
 from models.environments.entrants import (
@@ -53,7 +53,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return mine
 
 
-def contest(name: str, seeds: list[int]) -> tuple[Contest, list[Result]]:
+def scored(name: str, seeds: list[int]) -> tuple[Match, list[Result]]:
     entered = enter(name, cluster(), spike(), seeds)
     return entered, summarise(entered.world, name, entered.play())
 
@@ -62,8 +62,8 @@ def contest(name: str, seeds: list[int]) -> tuple[Contest, list[Result]]:
 def test_zero_actions_equal_the_heuristic_bit_for_bit(kind: str, module: ModuleType) -> None:
     policy = ConstantPolicy(0.0, ACTIONS_OF[kind])
     module.mine = entrant(kind, policy)  # type: ignore[attr-defined]
-    mine, _ = contest("module_of_mine:mine", [0, 1])
-    plain, _ = contest("heuristic:calendar", [0, 1])
+    mine, _ = scored("module_of_mine:mine", [0, 1])
+    plain, _ = scored("heuristic:calendar", [0, 1])
     assert policy.observations
     ours, theirs = mine.world.save(), plain.world.save()
     for name in ours.state._fields:
@@ -78,7 +78,7 @@ def test_the_benchmark_reports_the_figures_of_the_environment(
 ) -> None:
     policy = ConstantPolicy(0.7, ACTIONS_OF[kind])
     module.mine = entrant(kind, policy)  # type: ignore[attr-defined]
-    _, results = contest("module_of_mine:mine", [4, 7])
+    _, results = scored("module_of_mine:mine", [4, 7])
     played = play(make(kind), 0.7, options={"world_seed": 7})
     assert results[1].objective == played.info["objective"]
     assert results[1].scaling_actions == played.info["scaling_actions"]
@@ -88,10 +88,10 @@ def test_the_benchmark_reports_the_figures_of_the_environment(
 
 def test_policies_on_the_heuristic_never_overrun_budgets(module: ModuleType) -> None:
     module.mine = commander_entrant(ConstantPolicy(1.0, 10))  # type: ignore[attr-defined]
-    _, results = contest("module_of_mine:mine", [0])
+    _, results = scored("module_of_mine:mine", [0])
     assert results[0].budget_overruns == 0
     module.mine = app_entrant(ConstantPolicy(0.0, 2), 0)  # type: ignore[attr-defined]
-    _, results = contest("module_of_mine:mine", [0])
+    _, results = scored("module_of_mine:mine", [0])
     assert results[0].budget_overruns is None
 
 
@@ -104,7 +104,7 @@ def test_nan_actions_are_neutral_and_large_ones_are_clipped() -> None:
 def test_an_action_of_the_wrong_size_is_refused(module: ModuleType) -> None:
     module.mine = commander_entrant(ConstantPolicy(0.0, 3))  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="cannot reshape"):
-        contest("module_of_mine:mine", [0])
+        scored("module_of_mine:mine", [0])
 
 
 def test_a_soldier_policy_changes_only_apps_of_its_domain() -> None:

@@ -45,6 +45,6 @@ def test_ppo_trains_and_a_saved_policy_runs_in_the_benchmark(
     mine = ModuleType("module_of_mine")
     mine.trained = entrant(kind, sb3.PPO.load(tmp_path / "mine.zip", device="cpu"))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, mine.__name__, mine)
-    contest = enter("module_of_mine:trained", cluster(), spike(), [0, 1])
-    results = summarise(contest.world, "trained", contest.play())
+    match = enter("module_of_mine:trained", cluster(), spike(), [0, 1])
+    results = summarise(match.world, "trained", match.play())
     assert all(result.objective > 0 for result in results)

@@ -9,7 +9,7 @@ import pytest
 from models.cluster import rows
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan
-from models.compare.catalogue import Contest, enter
+from models.compare.catalogue import Match, enter
 from models.forecaster.simulated.history import past_of
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
@@ -24,7 +24,7 @@ TICKS = 10 * PER_MINUTE
 NUMBERS = slice(rows.REPLICAS, rows.MEMORY_REQUEST + 1)
 
 
-def contest_of(apps: int, seed: int = 7) -> Contest:
+def match_of(apps: int, seed: int = 7) -> Match:
     cluster = with_apps(load_sim_cluster(), apps)
     scenario = load_scenario("flash-sale-20-min-early", cluster)
     # Move the sale into the ten minutes of the test, so that there is something to decide.
@@ -113,7 +113,7 @@ def assert_same(state: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("apps", [155])
 def test_over_events_and_writes_the_world_evolves_as_in_process(apps: int) -> None:
-    own, other = contest_of(apps), contest_of(apps)
+    own, other = match_of(apps), match_of(apps)
     in_process, cluster = own.begin(), SimulatedCluster(other.world)
     assert other.forecaster is not None
     seen = arrays_of(cluster.observation(), cluster)
@@ -132,7 +132,7 @@ def test_over_events_and_writes_the_world_evolves_as_in_process(apps: int) -> No
 
 
 def test_the_backfilled_history_is_what_the_forecaster_would_compute() -> None:
-    world = contest_of(40).world
+    world = match_of(40).world
     past = past_of(world)
     published = [np.array(event.rps, np.float32) for event in SimulatedCluster(world).history()]
     for domain, minutes in enumerate(published):

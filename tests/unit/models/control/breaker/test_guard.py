@@ -94,24 +94,24 @@ def test_it_holds_exactly_what_the_actuator_would(
 def test_a_healthy_run_is_the_same_with_and_without_breakers(scenario: str) -> None:
     plans = []
     for name in ("heuristic:calendar", "heuristic:calendar/no-breaker"):
-        contest = enter(name, CLUSTER, load_scenario(scenario, CLUSTER), [3])
-        run, seen = contest.begin(), []
+        match = enter(name, CLUSTER, load_scenario(scenario, CLUSTER), [3])
+        run, seen = match.begin(), []
         for _ in range(60):
             run.step()
-            seen.append(contest.world.state.status[0, rows.REPLICAS].copy())
+            seen.append(match.world.state.status[0, rows.REPLICAS].copy())
         plans.append(np.array(seen))
         assert (run.breakers.state is None) == name.endswith("no-breaker")
     np.testing.assert_array_equal(plans[0], plans[1])
 
 
 def test_baselines_have_no_breakers() -> None:
-    contest = enter("hpa", CLUSTER, load_scenario("calm", CLUSTER), [3])
-    assert contest.begin().breakers.state is None
+    match = enter("hpa", CLUSTER, load_scenario("calm", CLUSTER), [3])
+    assert match.begin().breakers.state is None
 
 
 def test_a_fallen_domain_decides_the_next_tick_without_forecasts_and_climbs_back() -> None:
-    contest = enter("heuristic:calendar", CLUSTER, load_scenario("calm", CLUSTER), [3])
-    run = contest.begin()
+    match = enter("heuristic:calendar", CLUSTER, load_scenario("calm", CLUSTER), [3])
+    run = match.begin()
     run.step()
     state = run.breakers.state
     assert state is not None

@@ -93,10 +93,10 @@ def test_without_a_terminal_each_controller_has_a_line_each_ten_minutes(output: 
 def test_lock_step_equals_separate_runs_bit_for_bit(output: RaceOutput, scenario: Path) -> None:
     cluster = with_apps(load_sim_cluster(), 40)
     for name, row in zip(NAMES, output.payload["rows"], strict=True):
-        contest = enter(name, cluster, load_scenario(scenario, cluster), [3])
-        (alone,) = summarise(contest.world, name, contest.play())
+        match = enter(name, cluster, load_scenario(scenario, cluster), [3])
+        (alone,) = summarise(match.world, name, match.play())
         assert row == msgspec.json.decode(msgspec.json.encode(alone))
-        assert output.payload["world_hashes"]["short"][name] == contest.world.hash
+        assert output.payload["world_hashes"]["short"][name] == match.world.hash
 
 
 def test_the_json_names_worlds_rows_failures_and_the_command(
@@ -183,8 +183,8 @@ def test_every_failure_is_reported_once_in_the_tick_it_begins(scenario: Path) ->
 
 def test_counts_of_decisions_are_available_during_a_run(scenario: Path) -> None:
     cluster = with_apps(load_sim_cluster(), 40)
-    contest = enter("practitioner", cluster, load_scenario(scenario, cluster), [3])
-    world, run = contest.world, contest.begin()
+    match = enter("practitioner", cluster, load_scenario(scenario, cluster), [3])
+    world, run = match.world, match.begin()
     counted = []
     while not run.finished:
         run.step()

@@ -25,8 +25,6 @@ from models.policies.contract import (
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
 
-SHIPPED: Final = Path(__file__).parent / "shipped"
-"""Has a folder per kind, where a policy of that kind ships."""
 NETWORK: Final = "network.onnx"
 CARD: Final = "card.json"
 COMMANDER: Final = "commander"

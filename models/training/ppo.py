@@ -169,7 +169,7 @@ class Trainer:
                     if kl > self.args.most_kl:
                         steady = True
             loss = float(np.mean(losses))
-            if steady and kl > 0.0:
+            if kl > self.args.most_kl:
                 return kl, done + 1, loss
         return kl, self.args.epochs, loss
 
@@ -181,7 +181,8 @@ class Trainer:
         log_ratio = log_prob - decisions.log_prob[rows]
         ratio = log_ratio.exp()
         gain = decisions.advantage[rows]
-        gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+        # Of the batch itself: the last one may have a single row.
+        gain = (gain - gain.mean()) / (gain.std(unbiased=False) + 1e-8)
         clipped = ratio.clamp(1 - args.clip, 1 + args.clip)
         policy_loss = -torch.minimum(ratio * gain, clipped * gain).mean()
         value_loss = ((agent.value(**inputs) - decisions.returns[rows]) ** 2).mean()

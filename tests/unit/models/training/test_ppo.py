@@ -86,6 +86,13 @@ def test_a_checkpoint_of_other_settings_is_refused(track: Track, tmp_path: Path)
         Trainer(TINY._replace(hidden=16), tmp_path / "state.pt")
 
 
+def test_a_batch_of_one_decision_leaves_weights_that_are_numbers(
+    track: Track, tmp_path: Path
+) -> None:
+    trainer = trained(TINY._replace(minibatch=1, iterations=1), track, tmp_path / "state.pt")
+    assert all(np.isfinite(each).all() for each in weights(trainer))
+
+
 def test_an_untrained_policy_is_nearly_the_heuristic(track: Track) -> None:
     torch.manual_seed(0)
     agent = agent_of(TINY)

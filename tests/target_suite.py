@@ -7,11 +7,11 @@ from typing import Any, Protocol
 from services._kit.handler import Executor
 from services.actuator.target import (
     Change,
-    Effect,
     Numbers,
     Present,
     Read,
     Reading,
+    TargetRequest,
     Withdrawal,
     Write,
     Written,
@@ -39,8 +39,8 @@ class World(Protocol):
         """How often the app was changed, by the cluster's own account."""
 
 
-def carry_out(world: World, target: Executor, effect: Effect) -> Any:
-    return world.run(target.carry_out(effect))
+def carry_out(world: World, target: Executor, request: TargetRequest) -> Any:
+    return world.run(target.carry_out(request))
 
 
 def present(world: World, target: Executor, tick: int = 0) -> Present:
@@ -63,8 +63,8 @@ def raising(world: World, now: Present, tick: int = 0, by: int = 1) -> Write:
     return Write(domain=world.domain, tick=tick, changes=[change])
 
 
-def answer(world: World, target: Executor, effect: Effect) -> str:
-    found = carry_out(world, target, effect)
+def answer(world: World, target: Executor, request: TargetRequest) -> str:
+    found = carry_out(world, target, request)
     assert isinstance(found, Written)
     assert found.answered
     return found.answers[world.app]
@@ -106,13 +106,13 @@ class TargetSuite:
             before=stale,
             decision_id=change.decision_id,
         )
-        effect = Write(domain=write.domain, tick=write.tick, changes=[other])
-        assert answer(world, target, effect) == "conflict"
+        request = Write(domain=write.domain, tick=write.tick, changes=[other])
+        assert answer(world, target, request) == "conflict"
         assert world.made() == 0
 
     def test_an_empty_write_changes_nothing(self, world: World) -> None:
-        effect = Write(domain=world.domain, tick=0, changes=[])
-        found = carry_out(world, world.target(), effect)
+        request = Write(domain=world.domain, tick=0, changes=[])
+        found = carry_out(world, world.target(), request)
         assert isinstance(found, Written)
         assert found.answers == {}
         assert world.made() == 0

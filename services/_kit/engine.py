@@ -428,10 +428,10 @@ class Engine(Generic[S]):
         )
         return await self._carry_out(key, prepared)
 
-    async def _execute(self, effect: Any) -> Any:
+    async def _execute(self, request: Any) -> Any:
         if self._executor is None:
             raise TypeError(f"{self.handler.name} requests reads or writes but has no executor")
-        return await self._executor.carry_out(effect)
+        return await self._executor.carry_out(request)
 
     def _settle(
         self, key: str, before: bytes | None, settled: bool, deliveries: Sequence[Delivery] = ()

@@ -141,7 +141,7 @@ class Handler(ABC, Generic[S]):
 class Executor(Protocol):
     """Carries out the writes and reads of a handler, with the retries that make sense."""
 
-    async def carry_out(self, effect: Any) -> Any:
+    async def carry_out(self, request: Any) -> Any:
         """Result of one of them; a failure is a result too. An exception stops the service."""
 
 

@@ -56,20 +56,20 @@ class ModelLoader:
         """`open_model` raises InputError for what it cannot open."""
         self._kind, self._store, self._trust, self._open = kind, store, trust, open_model
 
-    async def carry_out(self, effect: LoadModel) -> LoadedModel:
+    async def carry_out(self, request: LoadModel) -> LoadedModel:
         """Open a version. In a thread: the process answers its broker meanwhile."""
         try:
             async with asyncio.timeout(LONGEST_LOAD_S):
-                model = await asyncio.to_thread(self._load, effect.ref)
+                model = await asyncio.to_thread(self._load, request.ref)
         except InputError as error:
-            log.warning("%s is not served: %s", effect.ref.name, error)
-            return LoadedModel(effect.ref, None, str(error))
+            log.warning("%s is not served: %s", request.ref.name, error)
+            return LoadedModel(request.ref, None, str(error))
         except TimeoutError:
             problem = f"the store did not answer within {LONGEST_LOAD_S:g} s"
-            log.warning("%s is not served: %s", effect.ref.name, problem)
-            return LoadedModel(effect.ref, None, problem)
-        log.info("%s is verified and loaded", effect.ref.name)
-        return LoadedModel(effect.ref, model)
+            log.warning("%s is not served: %s", request.ref.name, problem)
+            return LoadedModel(request.ref, None, problem)
+        log.info("%s is verified and loaded", request.ref.name)
+        return LoadedModel(request.ref, model)
 
     def _load(self, ref: Ref) -> Any:
         if self._store is None:

@@ -18,10 +18,10 @@ from services._kit.kubernetes.objects import Autoscaler, Pod, WorkloadObject
 from services.actuator.kubernetes_events import EventLog
 from services.actuator.target import (
     Change,
-    Effect,
     Limits,
     Read,
     Reading,
+    TargetRequest,
     Withdrawal,
     Write,
     Written,
@@ -86,16 +86,16 @@ class KubernetesTarget:
         """By domain: until when a request that was cut off may still be carried out."""
         self._began: float | None = None
 
-    async def carry_out(self, effect: Effect) -> Reading | Written:
+    async def carry_out(self, request: TargetRequest) -> Reading | Written:
         """The target's answer; when it never answers, nothing was read, or nothing is known."""
         if self._began is None:
             self._began = _now()
         reason = "the API server does not answer"
         try:
-            async with asyncio.timeout_at(self._limits.deadline(effect)):
+            async with asyncio.timeout_at(self._limits.deadline(request)):
                 async for _ in _attempts():
                     try:
-                        return await self._attempt(effect)
+                        return await self._attempt(request)
                     except Unreachable as error:
                         reason = str(error)
                     except Denied as error:
@@ -104,26 +104,28 @@ class KubernetesTarget:
         except TimeoutError:
             pass  # `reason` is that of the last attempt
         # A result, not an exception: an unreachable target must not stop the service.
-        log.warning("tick %d of %s: %s (%s)", effect.tick, effect.domain, reason, self._api.server)
-        self._limits.end(effect)
-        return unanswered(effect, reason)
+        log.warning(
+            "tick %d of %s: %s (%s)", request.tick, request.domain, reason, self._api.server
+        )
+        self._limits.end(request)
+        return unanswered(request, reason)
 
     async def close(self) -> None:
         """Disconnect."""
         await self._events.close()
         await self._api.close()
 
-    async def _attempt(self, effect: Effect) -> Reading | Written:
-        match effect:
+    async def _attempt(self, request: TargetRequest) -> Reading | Written:
+        match request:
             case Read():
-                found = await self._workloads(effect.domain)
-                self._known[effect.domain] = effect.tick, found
+                found = await self._workloads(request.domain)
+                self._known[request.domain] = request.tick, found
                 present = {app: one.present for app, one in found.items()}
-                return Reading(domain=effect.domain, tick=effect.tick, apps=present)
+                return Reading(domain=request.domain, tick=request.tick, apps=present)
             case Write():
-                return await self._write(effect)
+                return await self._write(request)
             case Withdrawal():
-                return await self._withdraw(effect)
+                return await self._withdraw(request)
 
     async def _write(self, write: Write) -> Written:
         if not write.changes:

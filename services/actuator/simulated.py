@@ -14,11 +14,11 @@ from services._kit.http import MALFORMED, client_session, request
 from services.actuator.target import (
     Answer,
     Change,
-    Effect,
     Limits,
     Present,
     Read,
     Reading,
+    TargetRequest,
     Withdrawal,
     Write,
     Written,
@@ -78,14 +78,14 @@ class SimulatedTarget:
         self._all_answered: set[str] = set()
         """Domains of which this process knows the answers to all writes."""
 
-    async def carry_out(self, effect: Effect) -> Reading | Written:
+    async def carry_out(self, request: TargetRequest) -> Reading | Written:
         """The target's answer; when it never answers, nothing was read, or nothing is known."""
         reason = "the target does not answer"
         try:
-            async with asyncio.timeout_at(self._limits.deadline(effect)):
+            async with asyncio.timeout_at(self._limits.deadline(request)):
                 while True:
                     try:
-                        return await self._attempt(effect)
+                        return await self._attempt(request)
                     except _Unreachable as error:
                         reason = str(error)
                     await asyncio.sleep(_RETRY_S)
@@ -94,26 +94,26 @@ class SimulatedTarget:
         except TimeoutError:
             pass  # `reason` is that of the last attempt
         # A result, not an exception: an unreachable target must not stop the service.
-        self._warn(effect, reason)
-        self._limits.end(effect)
-        return unanswered(effect, reason)
+        self._warn(request, reason)
+        self._limits.end(request)
+        return unanswered(request, reason)
 
     async def close(self) -> None:
         """Disconnect."""
         if self._session is not None:
             await self._session.close()
 
-    def _warn(self, effect: Effect, words: str) -> None:
-        log.warning("tick %d of %s: %s (%s)", effect.tick, effect.domain, words, self._url)
+    def _warn(self, request: TargetRequest, words: str) -> None:
+        log.warning("tick %d of %s: %s (%s)", request.tick, request.domain, words, self._url)
 
-    async def _attempt(self, effect: Effect) -> Reading | Written:
-        match effect:
+    async def _attempt(self, request: TargetRequest) -> Reading | Written:
+        match request:
             case Read():
-                return await self._read(effect)
+                return await self._read(request)
             case Write():
-                return await self._write(effect)
+                return await self._write(request)
             case Withdrawal():
-                return await self._withdraw(effect)
+                return await self._withdraw(request)
 
     async def _read(self, read: Read) -> Reading:
         found = await self._domain(read.domain)

@@ -101,7 +101,7 @@ class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
         return self.write.tick
 
 
-Effect = Read | Write | Withdrawal
+TargetRequest = Read | Write | Withdrawal
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,12 +131,12 @@ def withdrawn(withdrawal: Withdrawal, decisions: Mapping[str, str]) -> Written:
     )
 
 
-def unanswered(effect: Effect, reason: str) -> Reading | Written:
-    """What an effect comes to without an answer: nothing was read, or nothing is known."""
-    if isinstance(effect, Read):
-        return Reading(domain=effect.domain, tick=effect.tick, apps=None)
+def unanswered(request: TargetRequest, reason: str) -> Reading | Written:
+    """What a request comes to without an answer: nothing was read, or nothing is known."""
+    if isinstance(request, Read):
+        return Reading(domain=request.domain, tick=request.tick, apps=None)
     return Written(
-        domain=effect.domain, tick=effect.tick, answers={}, detail=reason, answered=False
+        domain=request.domain, tick=request.tick, answers={}, detail=reason, answered=False
     )
 
 
@@ -146,17 +146,17 @@ class Limits:
     def __init__(self, give_up_s: float) -> None:
         self._give_up = give_up_s
         self._began: dict[str, tuple[int, float]] = {}
-        """By domain: the tick in progress, and when its first effect began."""
+        """By domain: the tick in progress, and when its first request began."""
 
-    def deadline(self, effect: Effect) -> float:
+    def deadline(self, request: TargetRequest) -> float:
         """Time of the event loop at which to give up."""
         now = asyncio.get_running_loop().time()
-        tick, began = self._began.get(effect.domain, (-1, now))
-        if tick != effect.tick or isinstance(effect, Read):
+        tick, began = self._began.get(request.domain, (-1, now))
+        if tick != request.tick or isinstance(request, Read):
             began = now
-        self._began[effect.domain] = effect.tick, began
-        return began + self._give_up / (2 if isinstance(effect, Read) else 1)
+        self._began[request.domain] = request.tick, began
+        return began + self._give_up / (2 if isinstance(request, Read) else 1)
 
-    def end(self, effect: Effect) -> None:
-        """Gave up: the next effect has the whole time."""
-        self._began.pop(effect.domain, None)
+    def end(self, request: TargetRequest) -> None:
+        """Gave up: the next request has the whole time."""
+        self._began.pop(request.domain, None)

@@ -23,10 +23,10 @@ from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
 from services.actuator.target import (
     Answer,
-    Effect,
     Present,
     Read,
     Reading,
+    TargetRequest,
     Withdrawal,
     Written,
     withdrawn,
@@ -52,31 +52,31 @@ class DirectTarget:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
 
-    async def carry_out(self, effect: Effect) -> Reading | Written:
+    async def carry_out(self, request: TargetRequest) -> Reading | Written:
         """Read what the domain has, or apply the changes; the answer has an outcome per app."""
-        if isinstance(effect, Withdrawal):
+        if isinstance(request, Withdrawal):
             # As over HTTP: a tick that the cluster does not take has no changes.
             with suppress(RequestRefused):
-                self._cluster.apply(effect.domain, effect.tick, [])
-            stored = self._cluster.read_back(effect.domain)
-            return withdrawn(effect, {app: last.decision_id for app, last in stored.items()})
-        if isinstance(effect, Read):
-            stored = self._cluster.read_back(effect.domain)
+                self._cluster.apply(request.domain, request.tick, [])
+            stored = self._cluster.read_back(request.domain)
+            return withdrawn(request, {app: last.decision_id for app, last in stored.items()})
+        if isinstance(request, Read):
+            stored = self._cluster.read_back(request.domain)
             present = {app: last.present for app, last in stored.items()}
             apps = msgspec.convert(present, dict[str, Present], from_attributes=True)
-            return Reading(domain=effect.domain, tick=effect.tick, apps=apps)
+            return Reading(domain=request.domain, tick=request.tick, apps=apps)
         # The actuator and the cluster share no types: over HTTP they share only the JSON.
-        changes = msgspec.convert(effect.changes, list[Change], from_attributes=True)
+        changes = msgspec.convert(request.changes, list[Change], from_attributes=True)
         try:
-            entries = self._cluster.apply(effect.domain, effect.tick, changes)
+            entries = self._cluster.apply(request.domain, request.tick, changes)
         except RequestRefused as error:
             # As over HTTP: a refusal is an answer, for example to a tick of the future.
-            refused: dict[str, Answer] = {change.app: "refused" for change in effect.changes}
+            refused: dict[str, Answer] = {change.app: "refused" for change in request.changes}
             return Written(
-                domain=effect.domain, tick=effect.tick, answers=refused, detail=str(error)
+                domain=request.domain, tick=request.tick, answers=refused, detail=str(error)
             )
         answers = {entry.app: entry.outcome for entry in entries}
-        return Written(domain=effect.domain, tick=effect.tick, answers=dict(answers))
+        return Written(domain=request.domain, tick=request.tick, answers=dict(answers))
 
 
 class MemorySystem:

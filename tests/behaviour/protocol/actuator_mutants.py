@@ -14,7 +14,7 @@ from services._kit.handler import Step
 from services._kit.records import Received
 from services.actuator.decide import ActuatorHandler
 from services.actuator.state import ActuatorState
-from services.actuator.target import Answer, Effect, Reading, Write, Written
+from services.actuator.target import Answer, Reading, TargetRequest, Write, Written
 from services.simcluster.target import Change, Closed, Entry, Numbers, Outcome, Present, Target
 from tests.behaviour.protocol.target import Client
 
@@ -82,8 +82,8 @@ class ObeysOldEpochs(ActuatorHandler):
 
 
 class TakesSilenceForARefusal(Client):
-    async def carry_out(self, effect: Effect) -> Reading | Written:
-        result = await super().carry_out(effect)
+    async def carry_out(self, request: TargetRequest) -> Reading | Written:
+        result = await super().carry_out(request)
         if isinstance(result, Written):
             return msgspec.structs.replace(result, answered=True)
         return result

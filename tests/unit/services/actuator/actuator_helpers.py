@@ -17,11 +17,11 @@ from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
 from services.actuator.state import ActuatorState
 from services.actuator.target import (
-    Effect,
     Numbers,
     Present,
     Read,
     Reading,
+    TargetRequest,
     Withdrawal,
     Write,
     Written,
@@ -70,11 +70,11 @@ class Target:
         self.on_read: Callable[[], None] | None = None
         """Called after each read: what happens between a read and its write."""
 
-    async def carry_out(self, effect: Effect) -> Reading | Written:
-        if isinstance(effect, Withdrawal):
-            self.withdrawals.append(effect)
-            return withdrawn(effect, {app: decision for app, decision, _ in self.journal})
-        return self._read(effect) if isinstance(effect, Read) else self._write(effect)
+    async def carry_out(self, request: TargetRequest) -> Reading | Written:
+        if isinstance(request, Withdrawal):
+            self.withdrawals.append(request)
+            return withdrawn(request, {app: decision for app, decision, _ in self.journal})
+        return self._read(request) if isinstance(request, Read) else self._write(request)
 
     def _read(self, read: Read) -> Reading:
         self.reads += 1
@@ -176,7 +176,7 @@ class Alone:
             writes += self._carry(self.handler.written(result, self.state, self.clock))
         return writes
 
-    def read(self, effect: Read) -> Reading:
+    def read(self, request: Read) -> Reading:
         """What the target has, which is what the samples say."""
         apps = {app: present() for app in APPS}
-        return Reading(domain=effect.domain, tick=effect.tick, apps=apps)
+        return Reading(domain=request.domain, tick=request.tick, apps=apps)

@@ -12,9 +12,9 @@ from models.sim.world import World
 from services.actuator.simulated import SimulatedTarget
 from services.actuator.target import (
     Change,
-    Effect,
     Numbers,
     Reading,
+    TargetRequest,
     Write,
     Written,
 )
@@ -32,12 +32,12 @@ def cluster() -> LiveCluster:
 
 
 async def carried_out(
-    server: web.Application, *effects: Effect, give_up_s: float = 5.0
+    server: web.Application, *requests: TargetRequest, give_up_s: float = 5.0
 ) -> list[Reading | Written]:
     async with TestServer(server) as running:
         target = SimulatedTarget(str(running.make_url("")), 1.0, give_up_s)
         try:
-            return [await target.carry_out(effect) for effect in effects]
+            return [await target.carry_out(request) for request in requests]
         finally:
             await target.close()
 
@@ -89,8 +89,8 @@ class Flaky:
         before = Numbers(now.replicas, now.cpu_request, now.memory_request)
         return write(self.app, now.replicas + 1, before)
 
-    def carry_out(self, *effects: Effect, give_up_s: float = 5.0) -> list[Written]:
-        found = asyncio.run(carried_out(self.application(), *effects, give_up_s=give_up_s))
+    def carry_out(self, *requests: TargetRequest, give_up_s: float = 5.0) -> list[Written]:
+        found = asyncio.run(carried_out(self.application(), *requests, give_up_s=give_up_s))
         assert all(isinstance(one, Written) for one in found)
         return [one for one in found if isinstance(one, Written)]
 

@@ -29,12 +29,12 @@ class Resized(Alone):
         self.cpu, self.memory = CPU, MEMORY
         self.take(granted(0))
 
-    def read(self, effect: Read) -> Reading:
+    def read(self, request: Read) -> Reading:
         apps = {app: present(replicas=MANY, ready=MANY) for app in APPS}
         apps[APPS[0]] = present(
             replicas=FEW, ready=FEW, cpu_request=self.cpu, memory_request=self.memory
         )
-        return Reading(domain=effect.domain, tick=effect.tick, apps=apps)
+        return Reading(domain=request.domain, tick=request.tick, apps=apps)
 
     def learn(self, event: Event) -> None:
         self.handler.learn_recorded(event, self.clock.date(), self.clock)

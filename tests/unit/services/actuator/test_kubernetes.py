@@ -27,7 +27,7 @@ APP = f"{NAMESPACE}/web"
 
 
 class Player(NamedTuple):
-    """The played server, and a way to carry out effects on it."""
+    """The played server, and a way to carry out requests on it."""
 
     server: PlayedServer
     target: KubernetesTarget

@@ -5,13 +5,13 @@ import asyncio
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario
 from models.sim.world import World
-from services.actuator.target import Change, Effect, Numbers, Withdrawal, Write, Written
+from services.actuator.target import Change, Numbers, TargetRequest, Withdrawal, Write, Written
 from services.devcluster.memory import DirectTarget
 from services.simcluster.cluster import SimulatedCluster
 
 
-def answers_to(cluster: SimulatedCluster, effect: Effect) -> dict[str, str]:
-    found = asyncio.run(DirectTarget(cluster).carry_out(effect))
+def answers_to(cluster: SimulatedCluster, request: TargetRequest) -> dict[str, str]:
+    found = asyncio.run(DirectTarget(cluster).carry_out(request))
     assert isinstance(found, Written)
     return dict(found.answers)
 

@@ -38,12 +38,12 @@ class Shelf:
         self.models = models
         self.asked: list[str] = []
 
-    async def carry_out(self, effect: LoadModel) -> LoadedModel:
-        self.asked.append(effect.ref.name)
-        network = self.models.get(effect.ref.sha256[0])
+    async def carry_out(self, request: LoadModel) -> LoadedModel:
+        self.asked.append(request.ref.name)
+        network = self.models.get(request.ref.sha256[0])
         if network is None:
-            return LoadedModel(effect.ref, None, "is not signed")
-        return LoadedModel(effect.ref, Model(effect.ref.name, "2026-01-01T00:00:00Z", network))
+            return LoadedModel(request.ref, None, "is not signed")
+        return LoadedModel(request.ref, Model(request.ref.name, "2026-01-01T00:00:00Z", network))
 
 
 class Slow(FakeNetwork):

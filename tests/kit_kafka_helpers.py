@@ -22,8 +22,9 @@ from schemas.rejected import Rejected
 from schemas.topics import DOMAIN_PARTITIONS, TOPICS, state_topic, topic_of
 from services._kit.kafka import Reader, connection, state_record_of
 from services._kit.records import Delivery, EventReader
-from services._kit.settings import KitSettings, NoSettings, load
+from services._kit.settings import KitSettings, load
 from services._kit.state_records import FoundStates
+from tests.kit_example_helpers import ExampleSettings
 
 E = TypeVar("E", bound=Event)
 TIMEOUT_SECONDS = 60.0
@@ -37,7 +38,7 @@ class OnKafka:
     def __init__(self, connect: dict[str, str], adapter: str, folder: Path) -> None:
         """Connect with these HIRL_KAFKA_* variables."""
         self._connect = connect
-        self._settings, _ = load("example", NoSettings, connect)
+        self._settings, _ = load("example", ExampleSettings, connect)
         self.name = f"example-{uuid4().hex[:8]}"
         self.prefix = f"{self.name}."
         self._adapter = adapter

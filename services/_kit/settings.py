@@ -30,10 +30,6 @@ SECRETS: Final = ("kafka_password",)
 """Settings that are never shown, and that a file can hold: its path is in HIRL_X_FILE."""
 
 
-class NoSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For a service without settings of its own."""
-
-
 class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of every service."""
 

@@ -29,7 +29,7 @@ from schemas.topics import key_of, state_topic
 from services._kit.clock import ManualClock
 from services._kit.handler import Handler, Service
 from services._kit.memory import MemoryBus
-from services._kit.settings import NoSettings, load
+from services._kit.settings import load
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler
 from services.breaker.settings import Settings as BreakerSettings
@@ -61,7 +61,7 @@ class Pair:
             ScalePlanned if handler.name == "soldier" else BreakerChanged
         )
         connect = {"HIRL_KAFKA_BOOTSTRAP": kafka.bootstrap}
-        self._settings, _ = load(handler.name, NoSettings, connect)
+        self._settings, _ = load(handler.name, ExampleSettings, connect)
         asyncio.run(make_topics(self._settings, state_topic(handler.name)))
         self._log = folder / "log"
         self._output: IO[bytes] = self._log.open("ab")

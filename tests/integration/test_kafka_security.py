@@ -11,7 +11,7 @@ from models.inputs.errors import InputError
 from schemas.codec import Record
 from schemas.topics import app_id
 from services._kit.kafka import KafkaWriter
-from services._kit.settings import NoSettings, load
+from services._kit.settings import load
 from services._kit.state_records import StateRecord
 from services._kit.transactions import NoTransactions
 from services.admin import broker, client, credentials, reconcile
@@ -21,6 +21,7 @@ from services.devcluster.connect import Running
 from services.devcluster.kafka import security
 from services.devcluster.kafka.security import credentials_file
 from services.devcluster.kafka.storage import log_file
+from tests.kit_example_helpers import ExampleSettings
 
 BUDGETS = "hirl.budget-granted.v1"
 APPLIED = "hirl.scale-applied.v1"
@@ -66,7 +67,7 @@ def test_a_consumer_reads_in_its_own_group_and_in_no_other(secure_kafka: Running
 
 
 async def _commit(kafka: Running, user: str, service: str, topic: str) -> None:
-    settings, _ = load(user, NoSettings, read_credentials(credentials_file(kafka.home, user)))
+    settings, _ = load(user, ExampleSettings, read_credentials(credentials_file(kafka.home, user)))
     writer = KafkaWriter(service, settings, by_domain=False)
     await writer.start()
     try:

@@ -9,9 +9,9 @@ from schemas.codec import encode
 from schemas.metrics_sampled import MetricsSampled
 from schemas.topics import state_topic, topic_of
 from services._kit.faust_app import read_again
-from services._kit.settings import NoSettings, load
+from services._kit.settings import load
 from services.devcluster.connect import Running
-from tests.kit_example_helpers import sampled
+from tests.kit_example_helpers import ExampleSettings, sampled
 from tests.kit_kafka_helpers import make_topics, send
 
 SAMPLES = topic_of(MetricsSampled)
@@ -30,7 +30,7 @@ async def fetched(consumer: AIOKafkaConsumer) -> dict[TopicPartition, list[int]]
 def test_dropped_records_are_read_again_where_nothing_was_read_before(
     kafka: Running, committed: int | None
 ) -> None:
-    settings, _ = load("example", NoSettings, {"HIRL_KAFKA_BOOTSTRAP": kafka.bootstrap})
+    settings, _ = load("example", ExampleSettings, {"HIRL_KAFKA_BOOTSTRAP": kafka.bootstrap})
     partitions = [TopicPartition(SAMPLES.name, number) for number in range(SAMPLES.partitions)]
 
     async def read_twice() -> tuple[dict[TopicPartition, list[int]], ...]:

@@ -11,8 +11,9 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 
 from schemas.metrics_sampled import MetricsSampled
 from schemas.topics import app_id, state_topic, topic_of
-from services._kit.settings import NoSettings, load
+from services._kit.settings import load
 from services.devcluster.connect import Running
+from tests.kit_example_helpers import ExampleSettings
 from tests.kit_kafka_helpers import ROOT, TIMEOUT_SECONDS, make_topics
 
 NAME = "refused"
@@ -21,7 +22,7 @@ NAME = "refused"
 async def _ended_beside_a_stranger(kafka: Running, log: Path) -> int:
     """Exit status of a service whose group shares its partitions in another way."""
     connect = {"HIRL_KAFKA_BOOTSTRAP": kafka.bootstrap}
-    settings, _ = load(NAME, NoSettings, connect)
+    settings, _ = load(NAME, ExampleSettings, connect)
     await make_topics(settings, state_topic(NAME))
     async with AIOKafkaConsumer(
         topic_of(MetricsSampled).name,

@@ -14,12 +14,12 @@ from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.rejected import Rejected
 from schemas.topics import topic_of
-from services._kit.settings import NoSettings, load
+from services._kit.settings import load
 from services.admin.reader import TopicReader
 from services.devcluster.connect import Running
 from services.simcluster.feed import KafkaFeed
 from tests.hostile_record_helpers import HOSTILE, send, send_hostile
-from tests.kit_example_helpers import declared, granted, sampled
+from tests.kit_example_helpers import ExampleSettings, declared, granted, sampled
 from tests.kit_kafka_helpers import OnKafka, read_all
 
 SAMPLES = topic_of(MetricsSampled).name
@@ -114,7 +114,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_the_provisioner_reads_the_requests_around_unreadable_records(kafka: Running) -> None:
-    settings, _ = load("simcluster", NoSettings, {"HIRL_KAFKA_BOOTSTRAP": kafka.bootstrap})
+    settings, _ = load("simcluster", ExampleSettings, {"HIRL_KAFKA_BOOTSTRAP": kafka.bootstrap})
     received: list[Event] = []
     request = CapacityRequested(
         tick=1, time="2026-01-05T00:00:10Z", pool="shared", epoch=1, valid_until_tick=19,

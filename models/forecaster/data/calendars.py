@@ -33,11 +33,6 @@ class Entry(NamedTuple):
     """The series it is announced for; empty for all."""
 
 
-def load_calendar(path: Path, series_origin: int, series_name: str = "") -> tuple[Announced, ...]:
-    """The announcements for a series whose minute 0 is `series_origin`, by start."""
-    return announced(read_calendar(path), series_origin, series_name)
-
-
 def read_calendar(path: Path) -> tuple[Entry, ...]:
     """All entries of a calendar file."""
     table = read_table(path)
@@ -59,7 +54,7 @@ def read_calendar(path: Path) -> tuple[Entry, ...]:
 def announced(
     entries: tuple[Entry, ...], series_origin: int, series_name: str = ""
 ) -> tuple[Announced, ...]:
-    """The announcements for one series, on its axis, by start."""
+    """The announcements for a series whose minute 0 is `series_origin`, on its axis, by start."""
     # An entry without a series is for all of them.
     mine = (entry for entry in entries if entry.series in {"", series_name})
     return tuple(sorted(_on_axis(entry, series_origin) for entry in mine))

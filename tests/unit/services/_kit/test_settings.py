@@ -11,7 +11,7 @@ from services._kit.errors import BadSettings
 from services._kit.handler import Handler
 from services._kit.kafka import TopicMissing
 from services._kit.main import guarded, run
-from services._kit.settings import KitSettings, NoSettings, load
+from services._kit.settings import KitSettings, load
 from services.collector import __main__ as collector
 from services.simcluster import __main__ as simcluster
 from tests.kit_example_helpers import Example, ExampleSettings
@@ -101,12 +101,12 @@ def test_an_invalid_file_is_refused_in_one_line(tmp_path: Path, text: str) -> No
 def test_bad_settings_stop_the_start_with_status_2_and_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def build(kit: KitSettings, own: NoSettings) -> Handler[object]:
+    def build(kit: KitSettings, own: ExampleSettings) -> Handler[object]:
         del kit, own
         raise AssertionError("not reached")
 
     monkeypatch.setenv("HIRL_NONSENSE", "1")
-    assert run("soldier", build, NoSettings, []) == 2
+    assert run("soldier", build, ExampleSettings, []) == 2
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     assert line.startswith("hirl-soldier: kit:")
@@ -179,12 +179,12 @@ def test_logging_is_set_up_before_a_service_is_built(
     monkeypatch.delenv("HIRL_REQUIRE_REAL", raising=False)
     monkeypatch.setattr(logs, "set_up", lambda *_: order.append("logs"))
 
-    def build(kit: KitSettings, own: NoSettings) -> Handler[Any]:
+    def build(kit: KitSettings, own: ExampleSettings) -> Handler[Any]:
         del kit, own
         order.append("build")
         raise BadSettings("enough")
 
-    assert run("example", build, NoSettings, []) == 2
+    assert run("example", build, ExampleSettings, []) == 2
     assert order == ["logs", "build"]
 
 

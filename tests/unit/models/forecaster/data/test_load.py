@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.forecaster.data.axes import axis_of, minute_of, on_axis
-from models.forecaster.data.calendars import load_calendar
+from models.forecaster.data.calendars import announced, read_calendar
 from models.forecaster.data.load import load
 from models.forecaster.series import ALWAYS, Announced, Series
 from models.inputs.errors import InputError
@@ -262,7 +262,7 @@ def test_a_calendar_has_times_factors_kinds_and_announcement_times(tmp_path: Pat
         "2024-05-01T01:00,,,,,shop\n"
         "2024-05-01T00:30,,,,,other\n"
     )
-    found = load_calendar(written(tmp_path, text), minute("2024-05-01T00:00"), "shop")
+    found = announced(read_calendar(written(tmp_path, text)), minute("2024-05-01T00:00"), "shop")
     assert found == (
         Announced(60, 180, 1.0, "", ALWAYS),
         Announced(120, 150, 2.5, "sale", 60),
@@ -282,7 +282,7 @@ def test_a_calendar_has_times_factors_kinds_and_announcement_times(tmp_path: Pat
 )
 def test_an_invalid_calendar_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        load_calendar(written(tmp_path, text), 0)
+        read_calendar(written(tmp_path, text))
 
 
 def test_a_misspelt_series_in_a_calendar_gets_a_suggestion(

@@ -9,9 +9,10 @@ from schemas.budget_granted import BudgetGranted
 from schemas.fields import Event
 from schemas.scale_planned import ScalePlanned
 from services._kit.clock import Clock
-from services._kit.engine import WRITTEN, Engine, _Prepared
+from services._kit.engine import Engine
 from services._kit.handler import Step
 from services._kit.records import Received
+from services._kit.steps import WRITTEN, Prepared
 from services.actuator.decide import ActuatorHandler
 from services.actuator.state import ActuatorState
 from services.actuator.target import Answer, Reading, TargetRequest, Write, Written
@@ -20,7 +21,7 @@ from tests.behaviour.protocol.target import Client
 
 
 class WritesBeforeItCommits(Engine[ActuatorState]):
-    async def _carry_out(self, key: str, prepared: _Prepared[ActuatorState]) -> bool:
+    async def _carry_out(self, key: str, prepared: Prepared[ActuatorState]) -> bool:
         assert self._executor is not None
         step = prepared.step
         results = [await self._executor.carry_out(write) for write in step.writes]

@@ -286,4 +286,5 @@ def test_a_flood_of_bad_reference_records_is_dead_lettered_once_over_restarts() 
 
 def test_every_topic_that_services_share_by_domain_is_keyed_by_it() -> None:
     shared = [topic for topic in BY_NAME.values() if topic.partitions > 1]
-    assert {topic.key for topic in shared} == {"domain", "agent"}
+    # Transitions and judgements of models are for the trainer, the registry and operators.
+    assert {topic.key for topic in shared} == {"domain", "agent", "scope"}

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 _USAGE: Final = "/apis/metrics.k8s.io/v1beta1/pods"
 USED: Final = ("cpu_cores", "memory_gib", "measured_pods")
 """Columns of usage."""
+_FIRST: Final = asyncio.FIRST_COMPLETED
 _START_S: Final = 30.0
 """Time for the first lists; then the start is tried again, and the log says why."""
 
@@ -71,7 +72,7 @@ class ClusterView:
         self._workloads = {
             kind: Mirror[App](
                 api, f"/apis/apps/v1/{plural}", WorkloadObject,
-                partial(app_of, plural=plural, kind=kind), clock, {"labelSelector": DOMAIN},
+                partial(self._app, plural=plural, kind=kind), clock, {"labelSelector": DOMAIN},
             )
             for plural, kind in KINDS.items()
         }  # fmt: skip
@@ -91,11 +92,15 @@ class ClusterView:
         """Begin to watch; returns when everything was listed once."""
         if not self._running:
             self._running = [asyncio.create_task(one.run()) for one in self._mirrors]
+        listed = asyncio.gather(*(one.listed.wait() for one in self._mirrors))
         try:
-            async with asyncio.timeout(_START_S):
-                await asyncio.gather(*(one.listed.wait() for one in self._mirrors))
-        except TimeoutError:
-            raise SourceDown("the API server did not answer all lists, see above") from None
+            waited: set[asyncio.Future[Any]] = {listed, *self._running}
+            await asyncio.wait(waited, timeout=_START_S, return_when=_FIRST)
+            self._check_running()
+            if not listed.done():
+                raise SourceDown("the API server did not answer all lists, see above")
+        finally:
+            listed.cancel()
 
     async def close(self) -> None:
         """Stop watching, and disconnect."""
@@ -115,11 +120,14 @@ class ClusterView:
         if apps is None:
             return None
         for app in apps:
-            self._warn(app)
+            if app.problem:
+                # It stays in preview.
+                self._report("annotation", f"annotations of {app.problem}")
         return sorted((app.declared for app in apps), key=lambda one: one.app)
 
     async def samples(self) -> dict[str, Values]:
         """Columns of pods and of usage, as far as they are known now."""
+        self._check_running()
         apps = self._apps()
         if apps is None or not self._pods.is_current(self._ttl):
             self._on_error("api-server")
@@ -139,6 +147,21 @@ class ClusterView:
         pods = (one.state for one in self._pods.objects.values())
         return pools_of_nodes(self._nodes.objects.values(), pods, self._terms, self._clock.date())
 
+    def _check_running(self) -> None:
+        """A mirror that ended is a defect: end as well, so that the process is started again."""
+        for task in self._running:
+            if task.done():
+                raise RuntimeError("a watch of the API server ended") from task.exception()
+
+    def _app(self, found: WorkloadObject, plural: str, kind: str) -> App | None:
+        """A workload as an app; None, with a warning, if no app can be called so."""
+        try:
+            return app_of(found, plural, kind)
+        except msgspec.ValidationError as error:
+            name = f"{found.metadata.namespace}/{plural}/{found.metadata.name}"
+            self._report("workload", f"{name} is left out: {error}")
+            return None
+
     def _apps(self) -> Sequence[App] | None:
         if not all(one.is_current(self._ttl) for one in self._workloads.values()):
             return None
@@ -155,12 +178,12 @@ class ClusterView:
             return {name: {} for name in USED}
         return usage_of(found.items, owners, apps, self._clock.date(), 2 * self._ttl)
 
-    def _warn(self, app: App) -> None:
-        """Once per problem: the app stays in preview until it is mended."""
-        if app.problem and app.problem not in self._problems:
-            self._problems.add(app.problem)
-            self._on_error("annotation")
-            log.warning("annotations of %s", app.problem)
+    def _report(self, question: str, problem: str) -> None:
+        """Once per problem: the workload stays as it is until it is mended."""
+        if problem not in self._problems:
+            self._problems.add(problem)
+            self._on_error(question)
+            log.warning("%s", problem)
 
 
 def load_terms(file: Path) -> dict[str, PoolTerms]:

@@ -109,7 +109,8 @@ class _Pool:
 
 
 def app_of(found: WorkloadObject, plural: str, kind: str) -> App:
-    """A workload with the label of a domain."""
+    """A workload with the label of a domain; raises ValidationError for a name that no app or
+    domain can have: the API server also takes an empty label, and longer names."""
     meta = found.metadata
     name = app_name(plural, meta.namespace, meta.name)
     cpu, memory = found.spec.template.spec.size

@@ -56,14 +56,14 @@ class _Expired(Exception):  # noqa: N818  the version has
 
 
 class Mirror(Generic[R]):
-    """Objects of one list by uid, each reduced to what is needed of it."""
+    """Objects of one list by uid, each reduced to what is needed of it; None leaves it out."""
 
     def __init__(
         self,
         api: KubernetesApi,
         path: str,
         kind: type[Any],
-        reduce: Callable[[Any], R],
+        reduce: Callable[[Any], R | None],
         clock: Clock,
         query: Mapping[str, str] | None = None,
     ) -> None:
@@ -116,7 +116,8 @@ class Mirror(Generic[R]):
     async def _list(self) -> None:
         began = self._clock.now()
         found = await self._api.list(self._path, self._kind, self._query)
-        self.objects = {one.metadata.uid: self._reduce(one) for one in found.items}
+        reduced = ((one.metadata.uid, self._reduce(one)) for one in found.items)
+        self.objects = {uid: one for uid, one in reduced if one is not None}
         self.bytes_read += found.bytes_read
         self._version, self._listed_at, self._heard_at = found.version, began, began
         self.listed.set()
@@ -152,11 +153,13 @@ class Mirror(Generic[R]):
                 self._version = bookmark.metadata.resource_version
                 return
             meta = msgspec.json.decode(event.object, type=_Versioned).metadata
-            if event.type == "DELETED":
+            present = None
+            if event.type != "DELETED":
+                present = self._reduce(msgspec.json.decode(event.object, type=self._kind))
+            if present is None:
                 self.objects.pop(meta.uid, None)
             else:
-                found = msgspec.json.decode(event.object, type=self._kind)
-                self.objects[meta.uid] = self._reduce(found)
+                self.objects[meta.uid] = present
             self._version = meta.resource_version
         except MALFORMED as error:
             raise Unreachable(f"malformed event of a watch ({error!s:.200})") from error

@@ -53,13 +53,18 @@ class Played:
         return response
 
 
+def name_of(found: Pod) -> str | None:
+    """None for what is left out."""
+    return None if found.metadata.labels.get("odd") else found.metadata.name
+
+
 def follow(played: Played, check: Check) -> None:
     async def run() -> None:
         app = web.Application()
         app.router.add_get("/api/v1/pods", played.handle)
         async with TestServer(app) as server:
             api, clock = api_of(str(server.make_url("")), "secret"), ManualClock(100.0)
-            mirror = Mirror[str](api, "/api/v1/pods", Pod, lambda one: one.metadata.name, clock)
+            mirror = Mirror[str](api, "/api/v1/pods", Pod, name_of, clock)
             task = asyncio.create_task(mirror.run())
             try:
                 await asyncio.wait_for(played.done.wait(), 5)
@@ -81,6 +86,18 @@ def test_events_add_change_and_remove_objects_and_move_the_version() -> None:
         assert names(mirror) == {"b", "c"}
 
     played = Played([event("ADDED", "c", 11), event("DELETED", "a", 12)])
+    follow(played, check)
+    assert played.asked == ["list", "10", "12"]
+
+
+def test_an_object_that_is_reduced_to_nothing_is_left_out_and_the_watch_goes_on() -> None:
+    async def check(mirror: Mirror[str], _: ManualClock) -> None:
+        assert names(mirror) == {"b", "c"}
+
+    odd = pod("a", 11)
+    odd["metadata"]["labels"] = {"odd": "yes"}
+    changed = json.dumps({"type": "MODIFIED", "object": odd}).encode() + b"\n"
+    played = Played([changed, event("ADDED", "c", 12)])
     follow(played, check)
     assert played.asked == ["list", "10", "12"]
 

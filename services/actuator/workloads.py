@@ -31,8 +31,10 @@ from services.actuator.target import Answer, Change, Present, Write
 _LONGEST_MANAGER: Final = 128
 """Characters that the API server takes for a field manager."""
 _SCALE: Final = "scale"
-_HANDS: Final = ("kubectl", "oc")
-"""How the managers of people's tools begin. A person may set a number; that is no second owner."""
+_HANDS: Final = frozenset({"kubectl", "oc"})
+"""Managers of people's tools. A person may set a number; that is no second owner."""
+_KUBECTL: Final = "kubectl-"
+"""How kubectl's own names for its commands begin."""
 _WEBHOOK: Final = "failed calling webhook"
 """In a 500 of the API server: the write was not made, and will not be."""
 
@@ -149,8 +151,8 @@ def replicas_manager(fields: list[ManagedFields]) -> tuple[str, str]:
 def _rival(meta: ObjectMeta) -> str:
     """A program other than ours that scaled the workload last."""
     manager, subresource = replicas_manager(meta.managed_fields)
-    ours = manager.startswith((MANAGER, *_HANDS))
-    return manager if subresource == _SCALE and not ours else ""
+    accepted = manager.startswith((MANAGER, _KUBECTL)) or manager in _HANDS
+    return manager if subresource == _SCALE and not accepted else ""
 
 
 def owners_of(kind_of_owner: str, found: list[Autoscaler]) -> Owners:

@@ -215,10 +215,22 @@ def test_a_program_that_scaled_before_us_is_history(player: Player) -> None:
     assert hold(player) == ""
 
 
-def test_a_person_who_scales_is_no_second_owner(player: Player) -> None:
+@pytest.mark.parametrize("tool", ["kubectl", "kubectl-scale", "oc"])
+def test_a_person_who_scales_is_no_second_owner(player: Player, tool: str) -> None:
     player.answer(player.write())
-    player.server.scale("web", 7, "kubectl")
     assert hold(player) == ""
+    player.server.scale("web", 7, tool)
+    assert hold(player) == ""
+
+
+@pytest.mark.parametrize("program", ["ocean-autoscaler", "kubectlish"])
+def test_a_program_that_is_called_nearly_like_a_persons_tool_is_a_second_owner(
+    player: Player, program: str
+) -> None:
+    player.answer(player.write())
+    assert hold(player) == ""
+    player.server.scale("web", 7, program)
+    assert hold(player) == f"hold-second-owner: {program}"
 
 
 def test_the_decision_of_an_older_tick_is_superseded(player: Player) -> None:

@@ -75,6 +75,9 @@ class PodState:
     memory_gib: float
     is_ready: bool
     is_over: bool
+    """Ended, or being deleted."""
+    is_ended: bool
+    """Only then it takes no room of its node: the scheduler counts it until it is gone."""
     restarts: int
 
 
@@ -109,8 +112,11 @@ class _Pool:
 
 
 def app_of(found: WorkloadObject, plural: str, kind: str) -> App:
-    """A workload with the label of a domain; raises ValidationError for a name that no app or
-    domain can have: the API server also takes an empty label, and longer names."""
+    """A workload with the label of a domain.
+
+    Raises ValidationError for a name that no app or domain can have: the API server also takes an
+    empty label, and longer names.
+    """
     meta = found.metadata
     name = app_name(plural, meta.namespace, meta.name)
     cpu, memory = found.spec.template.spec.size
@@ -151,6 +157,7 @@ def pod_of(found: Pod) -> PodState:
         memory_gib=memory / 1024,
         is_ready=found.is_ready,
         is_over=found.is_over,
+        is_ended=found.is_ended,
         restarts=sum(one.restart_count for one in found.status.container_statuses),
     )
 
@@ -236,11 +243,14 @@ def pools_of_nodes(
     terms: Mapping[str, PoolTerms],
     now: float,
 ) -> dict[str, Values]:
-    """Fields of pools by name; a pool without terms has no quota, so it is not published."""
-    pools, place = _by_pool(nodes, now)
+    """Fields of pools by name; a pool without terms has no quota, so it is not published.
+
+    One with terms and without nodes is empty: the Commander decides nothing before it knows all.
+    """
+    pools, place = _by_pool(nodes, terms, now)
     for pod in pods:
         home = place.get(pod.node)
-        if home is not None and not pod.is_over:
+        if home is not None and not pod.is_ended:
             pools[home].used_cores += pod.cores
             pools[home].used_gib += pod.memory_gib
     found: dict[str, dict[tuple[str, str], float | None]] = {}
@@ -250,9 +260,11 @@ def pools_of_nodes(
     return dict(found)
 
 
-def _by_pool(nodes: Iterable[NodeState], now: float) -> tuple[dict[str, _Pool], dict[str, str]]:
+def _by_pool(
+    nodes: Iterable[NodeState], terms: Iterable[str], now: float
+) -> tuple[dict[str, _Pool], dict[str, str]]:
     """Pools, and the pool of each ready node."""
-    pools: dict[str, _Pool] = {}
+    pools: dict[str, _Pool] = {name: _Pool() for name in terms}
     place: dict[str, str] = {}
     for node in nodes:
         if not node.pool:

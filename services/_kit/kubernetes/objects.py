@@ -163,9 +163,12 @@ class Pod(_Object, frozen=True):
     @property
     def is_over(self) -> bool:
         """Whether it has ended or is being deleted."""
-        return self.status.phase in {"Succeeded", "Failed"} or bool(
-            self.metadata.deletion_timestamp
-        )
+        return self.is_ended or bool(self.metadata.deletion_timestamp)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether all of its containers have ended for good."""
+        return self.status.phase in {"Succeeded", "Failed"}
 
 
 class NodeSpec(_Object, frozen=True):

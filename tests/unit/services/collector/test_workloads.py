@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from services._kit.kubernetes.objects import Node, Pod, PodMetrics, WorkloadObject
+from services.collector.batches import pools_of, stamp_of
 from services.collector.workloads import (
     App,
+    NodeState,
     PodState,
     PoolTerms,
     app_of,
@@ -32,13 +34,16 @@ def app(**annotations: str) -> App:
     return app_of(msgspec.convert(manifest, WorkloadObject), "deployments", "Deployment")
 
 
-def pod(name: str, node: str = "n1", *, ready: bool = True, phase: str = "Running") -> PodState:
+def pod(
+    name: str, node: str = "n1", *, ready: bool = True, phase: str = "Running", deleted: str = ""
+) -> PodState:
     owner = {"kind": "ReplicaSet", "name": "web-7f9c", "controller": True}
     meta = {
         "name": name,
         "namespace": "shop",
         "labels": {"pod-template-hash": "7f9c"},
         "ownerReferences": [owner],
+        "deletionTimestamp": deleted,
     }
     requests = {"cpu": "500m", "memory": "1Gi"}
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
@@ -152,6 +157,21 @@ def test_pools_count_ready_and_booting_nodes_and_what_is_free() -> None:
         "ready": 2, "booting": 1, "free_cores": 31, "free_memory_gib": 126,
         "node_cores": 16, "node_memory_gib": 64, "quota": 20, "price_per_hour": 0.4,
     }  # fmt: skip
+
+
+def test_a_pod_that_is_being_deleted_keeps_its_room_until_it_is_gone() -> None:
+    leaving = pod("1", deleted=RECENT)
+    found = pools_of_nodes([node("n1")], [leaving], {}, NOW)
+    assert found["free_cores"]["", "general"] == 15.5
+    assert pods_by_owner([leaving]) == {}
+
+
+@pytest.mark.parametrize("nodes", [[], [node("n1", ready=False, created=OLD)]])
+def test_a_pool_with_terms_and_without_nodes_is_published_as_empty(nodes: list[NodeState]) -> None:
+    found = pools_of_nodes(nodes, [], {"general": PoolTerms(quota=20)}, NOW)
+    (event,) = pools_of(found, stamp_of(1, 10, "test"))
+    assert (event.pool, event.ready, event.quota) == ("general", 0, 20)
+    assert (event.free_cores, event.node_cores) == (0.0, 0.0)
 
 
 def test_a_pool_without_terms_has_no_quota() -> None:

@@ -80,8 +80,10 @@ class PrometheusSource:
         """Apps of the inventory file; without one, the apps discovered so far."""
         if self._cluster is not None:
             await self._cluster.start()
-            self._take_over(self._cluster.declared())
-        if self._declared is not None and self._cluster is None:
+            changed = self._take_over(self._cluster.declared())
+            # Apps that went since the last tick are declared by no later one.
+            return [*(one for one in changed if one.removed), *self._apps.values()]
+        if self._declared is not None:
             return self._declared.apps
         return list(self._apps.values())
 

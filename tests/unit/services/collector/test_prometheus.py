@@ -14,7 +14,9 @@ from schemas.app_declared import AppDeclared
 from schemas.metrics_sampled import PODS, MetricsSampled
 from schemas.pool_observed import PoolObserved
 from services._kit.clock import ManualClock
+from services.collector.batches import Values
 from services.collector.collect import NO_TICK, Observed, SourceRestarted
+from services.collector.kubernetes import ClusterView
 from services.collector.prometheus import MINUTES, PrometheusSource, Timing
 from services.collector.prometheus_api import Prometheus
 from services.collector.queries import Declared, Queries, Query
@@ -62,6 +64,7 @@ class FakePrometheus:
         declared: Declared | None = DECLARED,
         clock: ManualClock | None = None,
         tick_s: int = 10,
+        cluster: ClusterView | None = None,
     ) -> Any:
         clock = clock or ManualClock(NOW)
         self.errors: list[str] = []
@@ -78,11 +81,37 @@ class FakePrometheus:
                 timing = Timing(tick_s, settle_s=2.0, catch_up_ticks=3)
                 return await test(
                     PrometheusSource(
-                        prometheus, queries, declared, clock, self.errors.append, timing, sleep
+                        prometheus,
+                        queries,
+                        declared,
+                        clock,
+                        self.errors.append,
+                        timing,
+                        sleep,
+                        cluster,
                     )
                 )
 
         return asyncio.run(run())
+
+
+class PlayedView(ClusterView):
+    """An API server that has these apps, and nothing else to say."""
+
+    def __init__(self, *apps: str) -> None:
+        self.apps = list(apps)
+
+    async def start(self) -> None:
+        pass
+
+    def declared(self) -> list[AppDeclared]:
+        return [AppDeclared(app=name, domain="shop", ordinal=0) for name in self.apps]
+
+    async def samples(self) -> dict[str, Values]:
+        return {}
+
+    def pools(self) -> dict[str, Values]:
+        return {}
 
 
 async def observe(source: PrometheusSource, after: int) -> Observed:
@@ -300,3 +329,15 @@ def test_a_failed_history_query_gives_no_history() -> None:
     queries = Queries(queries={}, history="rate[1m]")
     assert fake.use(lambda source: source.history(), queries) == []
     assert fake.errors == ["history"]
+
+
+def test_an_app_that_went_while_ticks_were_skipped_is_declared_as_removed() -> None:
+    view = PlayedView("shop/web", "shop/api")
+
+    async def play(source: PrometheusSource) -> Any:
+        await source.inventory()
+        view.apps.remove("shop/web")
+        return [(one.app, one.removed) for one in await source.inventory()]
+
+    found = FakePrometheus().use(play, declared=None, cluster=view)
+    assert found == [("shop/web", True), ("shop/api", False)]

@@ -1,6 +1,6 @@
 """Query results to samples of a tick; missing values are null, never zero."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -64,6 +64,20 @@ def value_for(app: AppDeclared, found: Values) -> float | None:
     """Value of an app: of a series with its domain, else of one without a domain."""
     key = (app.domain, app.app)
     return found[key] if key in found else found.get(("", app.app))
+
+
+def with_stateful_sets(found: Values, apps: Collection[str]) -> Values:
+    """Values by app, of queries that name a StatefulSet `namespace/name` as if a Deployment.
+
+    Where a Deployment has that name, the values are the Deployment's.
+    """
+    values = dict(found)
+    for app in apps:
+        match app.split("/"):
+            case [namespace, "statefulsets", name] if (own := f"{namespace}/{name}") not in apps:
+                if ("", own) in found:
+                    values["", app] = found["", own]
+    return values
 
 
 def batches(

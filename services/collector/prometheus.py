@@ -20,7 +20,14 @@ from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
 from services._kit.clock import Clock
 from services._kit.ticks import spell
-from services.collector.batches import Values, batches, numbers_of, pools_of, stamp_of
+from services.collector.batches import (
+    Values,
+    batches,
+    numbers_of,
+    pools_of,
+    stamp_of,
+    with_stateful_sets,
+)
 from services.collector.collect import Observed, SourceDown, SourceRestarted
 from services.collector.kubernetes import ClusterView
 from services.collector.prometheus_api import Prometheus, Series, number
@@ -125,9 +132,12 @@ class PrometheusSource:
         answers, pools = await asyncio.gather(self._samples(time), self._pools(time))
         if self._cluster is not None:
             # What the API server knows wins over queries of the same columns.
-            answers |= await self._cluster.samples()
+            known = await self._cluster.samples()
             pools |= self._cluster.pools()
             discovered = self._take_over(self._cluster.declared())
+            answers = {
+                name: with_stateful_sets(values, self._apps) for name, values in answers.items()
+            } | known
         else:
             discovered = self._discover(answers.values()) if self._declared is None else []
         stamp = stamp_of(tick, self._timing.tick_s, self.name)

@@ -341,3 +341,14 @@ def test_an_app_that_went_while_ticks_were_skipped_is_declared_as_removed() -> N
 
     found = FakePrometheus().use(play, declared=None, cluster=view)
     assert found == [("shop/web", True), ("shop/api", False)]
+
+
+def test_requests_of_a_stateful_set_are_its_own_unless_a_deployment_has_its_name() -> None:
+    view = PlayedView("shop/db", "shop/statefulsets/db", "shop/statefulsets/queue")
+    named = [series("1", namespace="shop", app="db"), series("2", namespace="shop", app="queue")]
+    queries = Queries(queries={"rps": Query(query="rps")}, domain_label="namespace")
+    observed = FakePrometheus(rps=named).use(once, queries, None, cluster=view)
+    batch = batches(observed)["shop"]
+    assert dict(zip(batch.apps, batch.rps, strict=True)) == {
+        "shop/db": 1.0, "shop/statefulsets/db": None, "shop/statefulsets/queue": 2.0,
+    }  # fmt: skip

@@ -45,6 +45,20 @@ class History(NamedTuple):
             if one.model == model and one.phase == "serving"
         ]
 
+    def incumbent(self, model: str) -> tuple[str, str]:
+        """Name and version of what decides by the newest step, or what ships."""
+        steps = [one for one in self.judged if one.model == model]
+        name = steps[-1].incumbent if steps else ""
+        if steps and steps[-1].phase == "serving":
+            return steps[-1].version, steps[-1].sha256
+        known = [(o.version, o.sha256) for o in (*self.ordered, *steps) if o.model == model]
+        return next((one for one in reversed(known) if name and one[0] == name), (SHIPPED, ""))
+
+    def has_failed(self, model: str, sha256: str) -> bool:
+        """Whether a version that served was taken back since."""
+        steps = [one.phase for one in self.judged if (one.model, one.sha256) == (model, sha256)]
+        return [one for one in steps if one in ("serving", "rolled-back")][-1:] == ["rolled-back"]
+
     def taken_back(self, order: ModelPromoted) -> bool:
         """Whether services refused what was ordered, or took it back."""
         steps = [one for one in self.judged if one.sha256 == order.sha256 and order.sha256]
@@ -88,6 +102,7 @@ def rollback(
         status="rolled-back",
         uri=uri if sha256 else "",
         sha256=sha256,
+        locked=present is not None and present.locked,
         **_signed(author, reason, now),
     )
 
@@ -105,9 +120,10 @@ def with_lock(
             "sha256": present.sha256,
             "hold_at": present.hold_at,
         }
-    elif present is not None and (served := history.serving(model)):
+    elif present is not None:
         # Ending a lock must not begin again what was taken back.
-        base |= {"version": served[-1][0], "uri": present.uri, "sha256": served[-1][1]}
+        name, sha256 = history.incumbent(model)
+        base |= {"version": name, "uri": present.uri if sha256 else "", "sha256": sha256}
     return ModelPromoted(**base, locked=locked, unlock=not locked, **_signed(author, reason, now))
 
 
@@ -131,8 +147,12 @@ def _target(history: History, model: str, to: str) -> tuple[str, str]:
             known = ", ".join(f"{name} ({sha[:12]})" for name, sha in served) or "none"
             raise InputError(f"{to}: served nothing of late; these did: {known}, {SHIPPED}")
         return found[-1]
-    # The one before the last: what the present one replaced.
-    earlier = [one for one in served if one != served[-1]] if served else []
+    present, incumbent = history.newest(model), history.incumbent(model)
+    if present is not None and present.sha256 not in ("", incumbent[1]):
+        # On its way or taken back: what decides beside it is sound.
+        return incumbent
+    # What the present one replaced, but for what was itself taken back.
+    earlier = [one for one in served if one != incumbent and not history.has_failed(model, one[1])]
     return earlier[-1] if earlier else (SHIPPED, "")
 
 

@@ -32,8 +32,22 @@ def served(*versions: str) -> tuple[ModelJudged, ...]:
             phase="serving",
             version=f"tft/{sha[:1]}",
             sha256=sha,
+            incumbent=f"tft/{sha[:1]}",
         )
         for tick, sha in enumerate(versions)
+    )
+
+
+def taken_back(incumbent: str) -> ModelJudged:
+    return ModelJudged(
+        tick=9,
+        time="2026-11-20T14:00:00Z",
+        model="forecaster",
+        scope="cluster",
+        phase="rolled-back",
+        version="tft/b",
+        sha256=B,
+        incumbent=incumbent,
     )
 
 
@@ -68,6 +82,23 @@ def test_a_rollback_leads_to_what_served_before_and_else_to_what_ships() -> None
         back(both, "cccc")
 
 
+def test_a_rollback_during_a_canary_leads_to_what_decides_beside_it() -> None:
+    canary = ordered(version="tft/c", sha256="c" * 64)
+    assert back(History((ordered(), canary), served(A, B))) == ("tft/b", B)
+
+
+def test_a_second_rollback_does_not_lead_forward_to_what_was_taken_back() -> None:
+    to_a = ordered(version="tft/a", sha256=A, status="rolled-back")
+    history = History((ordered(), to_a), (*served(A, B), taken_back("tft/a")))
+    assert back(history) == (SHIPPED, "")
+
+
+def test_a_rollback_keeps_the_lock_of_the_registry() -> None:
+    history = History((ordered(locked=True),), served(A, B))
+    assert rollback(history, "forecaster", "", MIRA, "bad", 0.0).locked
+    assert not rollback(History((), ()), "forecaster", "", MIRA, "bad", 0.0).locked
+
+
 def test_a_promotion_names_the_artefact_by_its_digest() -> None:
     artefact = artefact_of(linear_policy())
     event = promotion(artefact, "/srv/models", MIRA, "better", 0.0, "canary")
@@ -94,16 +125,9 @@ def test_an_order_without_a_reason_is_refused() -> None:
 
 
 def test_ending_a_lock_does_not_begin_again_what_was_taken_back() -> None:
-    taken = ModelJudged(
-        tick=9,
-        time="2026-11-20T14:00:00Z",
-        model="forecaster",
-        scope="cluster",
-        phase="rolled-back",
-        version="tft/b",
-        sha256=B,
-    )
-    history = History((ordered(),), (*served(A), taken))
+    history = History((ordered(),), (*served(A), taken_back("tft/a")))
     assert with_lock(history, "forecaster", MIRA, "over", 0.0, locked=False).sha256 == A
-    nothing = History((ordered(),), (taken,))
+    later = History((ordered(),), (*served(A, B), taken_back("tft/a")))
+    assert with_lock(later, "forecaster", MIRA, "over", 0.0, locked=False).sha256 == A
+    nothing = History((ordered(),), (taken_back(""),))
     assert with_lock(nothing, "forecaster", MIRA, "over", 0.0, locked=False).sha256 == ""

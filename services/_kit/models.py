@@ -61,15 +61,17 @@ class ModelLoader:
         try:
             async with asyncio.timeout(LONGEST_LOAD_S):
                 model = await asyncio.to_thread(self._load, request.ref)
-        except InputError as error:
-            log.warning("%s is not served: %s", request.ref.name, error)
-            return LoadedModel(request.ref, None, str(error))
         except TimeoutError:
             problem = f"the store did not answer within {LONGEST_LOAD_S:g} s"
-            log.warning("%s is not served: %s", request.ref.name, problem)
-            return LoadedModel(request.ref, None, problem)
-        log.info("%s is verified and loaded", request.ref.name)
-        return LoadedModel(request.ref, model)
+        except InputError as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001  stores and onnxruntime raise what they like
+            problem = f"failed: {' '.join(repr(error).split())[:200]}"
+        else:
+            log.info("%s is verified and loaded", request.ref.name)
+            return LoadedModel(request.ref, model)
+        log.warning("%s is not served: %s", request.ref.name, problem)
+        return LoadedModel(request.ref, None, problem)
 
     def _load(self, ref: Ref) -> Any:
         if self._store is None:
@@ -173,6 +175,6 @@ class RolloutMetrics:
         self._share.labels(*labels).set(event.share)
         if "differs" in evidence:
             self._differs.labels(*labels).set(evidence["differs"])
-        if evidence.get("cost_incumbent", 0.0) > 0:
+        if evidence.get("cost_incumbent", 0.0) > 0 and "cost_candidate" in evidence:
             ratio = evidence["cost_candidate"] / evidence["cost_incumbent"]
             self._worse.labels(*labels).set(ratio)

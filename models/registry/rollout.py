@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from math import ceil
+from math import ceil, isfinite
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -115,6 +115,8 @@ class Rollout:
     cost_candidate: float = 0.0
     differs: float = 0.0
     """Sums over the stage."""
+    locked: bool = False
+    """Whether the registry is locked: a candidate stays in its stage."""
     locked_until: int = -1
     """Tick until which nothing is promoted."""
     retry_at: int = -1
@@ -137,7 +139,7 @@ def ordered(rollout: Rollout, order: Order, tick: int) -> Moved:
     """Take in an order; the same one again changes nothing."""
     if order.id == rollout.order:
         return rollout, None
-    rollout = replace(rollout, order=order.id, hold_at=order.hold_at)
+    rollout = replace(rollout, order=order.id, hold_at=order.hold_at, locked=order.locked)
     if order.unlock:
         rollout = replace(rollout, locked_until=-1)
     if order.at_once:
@@ -194,24 +196,28 @@ def observed(rollout: Rollout, sample: Sample, tick: int, rules: Rules) -> Moved
     if rollout.decisions < enough:
         return rollout, None
     excess = _excess(rollout)
-    if excess > rules.most_worse:
+    # Written so that a cost that is no number is worse, too.
+    if not excess <= rules.most_worse:
         text = f"its cost is {excess:.1%} above the incumbent's, over {rules.most_worse:.0%}"
         return _taken_back(rollout, text, tick, rules)
     return _advanced(rollout, rules)
 
 
-def failed(rollout: Rollout, problem: str, tick: int, rules: Rules) -> Moved:
-    """The incumbent erred: what it replaced decides again, and nothing is promoted for a while."""
-    bad, evidence = rollout.incumbent, {"tick": float(tick)}
+def failed(rollout: Rollout, sha256: str, problem: str, tick: int, rules: Rules) -> Moved:
+    """What decides erred: what it replaced decides again, and nothing is promoted for a while.
+
+    That is the incumbent, or its spare while the incumbent cannot be opened.
+    """
+    decides = (rollout.incumbent, rollout.previous)
+    bad = next((ref for ref in decides if ref is not None and ref.sha256 == sha256), None)
     if bad is None:
         return rollout, None
+    if bad == rollout.incumbent:
+        rollout = _with_incumbent(rollout, rollout.previous)
     rollout = replace(
-        _without_candidate(rollout),
-        incumbent=rollout.previous,
-        previous=None,
-        locked_until=tick + rules.lock_ticks,
+        _without_candidate(rollout), previous=None, locked_until=tick + rules.lock_ticks
     )
-    return rollout, Change("rolled-back", bad, problem, evidence)
+    return rollout, Change("rolled-back", bad, problem, {"tick": float(tick)})
 
 
 def chosen(ids: Sequence[str], version: str, share: float) -> NDArray[np.bool_]:
@@ -232,15 +238,15 @@ def share_of(rollout: Rollout, rules: Rules) -> float:
 
 def _advanced(rollout: Rollout, rules: Rules) -> Moved:
     """The next stage, unless it waits for an operator."""
+    if rollout.locked:
+        return rollout, None
     candidate, evidence = rollout.candidate, _evidence(rollout)
     last = rollout.stage == Stage.CANARY and rollout.share_index + 1 == len(rules.shares)
     if last:
         if rollout.hold_at != "serving":
             return rollout, None
-        served = replace(
-            _without_candidate(rollout), incumbent=candidate, previous=rollout.incumbent,
-            fallback_reason="",
-        )  # fmt: skip
+        served = _with_incumbent(_without_candidate(rollout), candidate)
+        served = replace(served, previous=rollout.incumbent)
         return served, Change("serving", candidate, "passed every stage", evidence)
     if rollout.stage == Stage.SHADOW and rollout.hold_at == "shadow":
         return rollout, None
@@ -259,8 +265,17 @@ def _taken_back(rollout: Rollout, reason: str, tick: int, rules: Rules) -> Moved
 def _returned(rollout: Rollout, target: Ref | None) -> Moved:
     """Obey an operator's rollback at once."""
     bad = rollout.candidate or rollout.incumbent
-    rollout = replace(_without_candidate(rollout), incumbent=target, previous=None)
+    rollout = _without_candidate(rollout)
+    if target != rollout.incumbent:
+        rollout = replace(_with_incumbent(rollout, target), previous=None)
+    elif bad == target:
+        return rollout, None  # it decides already
     return rollout, Change("rolled-back", bad, "ordered")
+
+
+def _with_incumbent(rollout: Rollout, incumbent: Ref | None) -> Rollout:
+    """With another incumbent, which has not failed to open yet."""
+    return replace(rollout, incumbent=incumbent, fallback_reason="", retry_at=-1)
 
 
 def _without_candidate(rollout: Rollout) -> Rollout:
@@ -283,9 +298,11 @@ _LEAST_COST: Final = 1e-9
 
 def _evidence(rollout: Rollout) -> dict[str, float]:
     decisions = max(rollout.decisions, 1)
-    return {
+    found = {
         "decisions": float(rollout.decisions),
         "cost_candidate": rollout.cost_candidate / decisions,
         "cost_incumbent": rollout.cost_incumbent / decisions,
         "differs": rollout.differs / decisions,
     }
+    # Events cannot carry what is no number.
+    return {name: value for name, value in found.items() if isfinite(value)}

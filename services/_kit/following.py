@@ -70,7 +70,13 @@ class Follower(Generic[M]):
         if wanted is None:
             return rollout, [], self._missing(rollout, tick)
         rollout, change = self._ordered(rollout, wanted, tick)
-        return rollout, self._events(change, rollout, tick), self._missing(rollout, tick)
+        events = self._events(change, rollout, tick)
+        candidate = rollout.candidate
+        if rollout.stage == Stage.LOADING and candidate and candidate.sha256 in self._open:
+            # Open since it last was a candidate, or kept as a spare: nothing has to be fetched.
+            rollout, change = loaded(rollout, candidate.sha256, "", tick, self._rules)
+            events += self._events(change, rollout, tick)
+        return rollout, events, self._missing(rollout, tick)
 
     def opened(
         self, result: LoadedModel, rollout: Rollout, tick: int
@@ -100,7 +106,10 @@ class Follower(Generic[M]):
         """Judge a tick: the incumbent's problem, or a sample of the candidate beside it."""
         change = None
         if problem:
-            rollout, change = failed(rollout, problem, tick, self._rules)
+            # The spare decides in place of an incumbent that is not open.
+            decides = (rollout.incumbent, rollout.previous)
+            erred = next((ref.sha256 for ref in decides if ref and ref.sha256 in self._open), "")
+            rollout, change = failed(rollout, erred, problem, tick, self._rules)
         elif sample is not None:
             rollout, change = observed(rollout, sample, tick, self._rules)
         return rollout, self._events(change, rollout, tick, time)
@@ -118,7 +127,8 @@ class Follower(Generic[M]):
     def _missing(self, rollout: Rollout, tick: int) -> LoadModel | None:
         for ref in rollout.needed():
             waits = ref == rollout.incumbent and tick < rollout.retry_at
-            spare = ref == rollout.previous and ref.sha256 in self._unopened
+            # A spare is tried once, unless it is ordered anew.
+            spare = ref == rollout.previous != rollout.candidate and ref.sha256 in self._unopened
             if ref.sha256 not in self._open and not waits and not spare:
                 return LoadModel(ref)
         return None

@@ -104,13 +104,38 @@ def test_an_incumbent_that_cannot_be_loaded_after_a_restart_is_tried_again() -> 
 
 def test_an_incumbent_that_errs_gives_way_to_what_it_replaced() -> None:
     rollout, _ = play(promoted(), range(1, 20))
-    rollout, change = failed(rollout, "need: no number", 30, RULES)
+    rollout, change = failed(rollout, NEW.sha256, "need: no number", 30, RULES)
     assert change is not None
     assert (change.phase, rollout.incumbent, rollout.previous) == ("rolled-back", OLD, None)
     assert rollout.locked_until == 30 + RULES.lock_ticks
-    rollout, _ = failed(rollout, "again", 31, RULES)
+    rollout, _ = failed(rollout, OLD.sha256, "again", 31, RULES)
     assert rollout.incumbent is None
-    assert failed(rollout, "x", 32, RULES) == (rollout, None)
+    assert failed(rollout, OLD.sha256, "x", 32, RULES) == (rollout, None)
+
+
+def test_a_spare_that_errs_is_dropped_and_the_incumbent_is_tried_again() -> None:
+    away = Rollout(incumbent=NEW, previous=OLD, fallback_reason="the store is away", retry_at=90)
+    rollout, change = failed(away, OLD.sha256, "need: no number", 30, RULES)
+    assert change is not None
+    assert (change.phase, change.version) == ("rolled-back", OLD)
+    assert (rollout.incumbent, rollout.previous, rollout.retry_at) == (NEW, None, 90)
+
+
+def test_another_incumbent_does_not_inherit_why_the_one_before_could_not_be_opened() -> None:
+    away = Rollout(incumbent=NEW, previous=OLD, fallback_reason="the store is away", retry_at=90)
+    for rollout, _ in (
+        failed(away, NEW.sha256, "need: no number", 30, RULES),
+        ordered(away, Order("2", OLD, at_once=True), 30),
+    ):
+        assert (rollout.incumbent, rollout.fallback_reason, rollout.retry_at) == (OLD, "", -1)
+
+
+def test_a_rollback_to_what_decides_already_ends_the_candidate_and_keeps_the_spare() -> None:
+    rollout = replace(promoted(), previous=Ref("a/0", "0" * 64))
+    rollout, change = ordered(rollout, Order("2", OLD, at_once=True), 5)
+    assert change == Change("rolled-back", NEW, "ordered")
+    assert (rollout.incumbent, rollout.previous) == (OLD, Ref("a/0", "0" * 64))
+    assert ordered(rollout, Order("3", OLD, at_once=True), 6)[1] is None
 
 
 def test_an_order_seen_twice_or_a_tick_seen_twice_changes_nothing() -> None:
@@ -147,6 +172,27 @@ def test_nothing_is_begun_while_the_registry_is_locked() -> None:
     assert rollout.candidate is None
 
 
+def test_a_lock_holds_a_canary_in_its_stage_and_its_end_lets_it_go_on() -> None:
+    rollout, _ = play(promoted(), range(1, 5))
+    rollout, change = ordered(rollout, Order("2", NEW, locked=True), 5)
+    assert change is None
+    rollout, phases = play(rollout, range(5, 50))
+    assert (phases, rollout.stage, rollout.share_index) == ([], Stage.CANARY, 0)
+    rollout, _ = ordered(rollout, Order("3", NEW, unlock=True), 50)
+    rollout, _ = play(rollout, range(51, 80))
+    assert rollout.incumbent == NEW
+
+
+def test_a_cost_that_is_no_number_takes_the_candidate_back() -> None:
+    sample = Sample(cost_incumbent=1.0, cost_candidate=float("nan"))
+    rollout, change = promoted(), None
+    for tick in range(1, 4):
+        rollout, change = observed(rollout, sample, tick, RULES)
+    assert change is not None
+    assert change.phase == "rolled-back"
+    assert np.isfinite(list(change.evidence.values())).all()
+
+
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=20, unique=True))
 def test_later_stages_contain_the_earlier_ones_and_the_last_is_everybody(ids: list[str]) -> None:
     few, more, every = (chosen(ids, "v", share) for share in RULES.shares)
@@ -174,7 +220,7 @@ STEPS = st.lists(
         st.builds(
             Sample, st.sampled_from(["", "bad"]), st.floats(0, 2), st.floats(0, 2), st.floats(0, 1)
         ),
-        st.just("failed"),
+        st.sampled_from([OLD.sha256, NEW.sha256]),
     ),
     max_size=60,
 )
@@ -200,7 +246,8 @@ def test_whatever_happens_only_a_version_that_was_loaded_and_in_no_fault_moves_o
             if step.fault and before.stage in (Stage.SHADOW, Stage.CANARY):
                 assert rollout.candidate is None
         else:
-            rollout, _ = failed(rollout, "bad", tick, RULES)
+            assert isinstance(step, str)
+            rollout, _ = failed(rollout, step, "bad", tick, RULES)
         if rollout.stage in (Stage.SHADOW, Stage.CANARY):
             assert rollout.candidate is not None
             assert rollout.candidate.sha256 in open_versions

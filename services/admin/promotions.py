@@ -51,7 +51,8 @@ class History(NamedTuple):
         name = steps[-1].incumbent if steps else ""
         if steps and steps[-1].phase == "serving":
             return steps[-1].version, steps[-1].sha256
-        known = [(o.version, o.sha256) for o in (*self.ordered, *steps) if o.model == model]
+        known = [(one.version, one.sha256) for one in self.ordered if one.model == model]
+        known += [(one.version, one.sha256) for one in steps]
         return next((one for one in reversed(known) if name and one[0] == name), (SHIPPED, ""))
 
     def has_failed(self, model: str, sha256: str) -> bool:

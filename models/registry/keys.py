@@ -21,6 +21,7 @@ _PURPOSE: Final = b"hirl model artefact 1\n"
 """Begins what is signed, so that no signature for another purpose fits."""
 PINNED: Final = "pinned"
 NOBODY: Final = "nobody"
+UNCHECKED: Final = "a key that was not checked"
 _ID_DIGITS: Final = 16
 _LARGEST_KEY: Final = 4096
 _OWNER_ONLY: Final = 0o600
@@ -78,6 +79,9 @@ def generate(path: Path) -> str:
 def private_key(path: Path) -> Ed25519PrivateKey:
     """Read a private key, which nobody else may be able to read."""
     data = _read(path)
+    # Before its rights are judged: a public key is there to be read by others.
+    if b"PUBLIC KEY" in data:
+        raise InputError(f"{path}: is a public key; give the private one, without {PUBLIC_SUFFIX}")
     if path.stat().st_mode & 0o077:
         raise InputError(f"{path}: others can read this private key; chmod 600 {path}")
     try:
@@ -105,7 +109,7 @@ def sign(version: str, key: Ed25519PrivateKey) -> bytes:
 
 
 def check_signature(version: str, data: bytes | None, trust: Trust, where: str) -> str:
-    """Who vouches for a version: the id of a key, `pinned` or `nobody`; raises InputError."""
+    """Who vouches for a version: the id of a key, `pinned`, or why nobody; raises InputError."""
     if version in trust.pinned:
         return PINNED
     if data is None:
@@ -122,7 +126,7 @@ def check_signature(version: str, data: bytes | None, trust: Trust, where: str) 
     key = trust.keys.get(found.key)
     if key is None:
         if trust.unsigned and not trust.keys:
-            return NOBODY
+            return UNCHECKED
         known = ", ".join(sorted(trust.keys)) or "none"
         raise InputError(f"{where}: is signed by the key {found.key[:40]!r}; trusted keys: {known}")
     try:

@@ -68,17 +68,24 @@ def winner(results: Sequence[Result]) -> str:
     """One sentence on the controller that won by J; empty if there is only one."""
     if len(results) < 2:
         return ""
-    best, second, *_ = sorted(results, key=lambda row: row.objective)
-    lead = second.objective / best.objective - 1 if best.objective else 0.0
-    if lead < _LEVEL:
-        return (
-            f"{best.controller} and {second.controller} are level at a J of {best.objective:,.1f}"
-        )
-    return (
-        f"{best.controller} wins with the lowest J, {best.objective:,.1f}; {second.controller} "
-        f"follows with {second.objective:,.1f} ({100 * lead:+.0f} %); one seed shows how they "
-        "differ, not by how much"
-    )
+    best, second, *others = sorted(results, key=lambda row: row.objective)
+    if _lead(best, second) < _LEVEL:
+        first = f"{best.controller} and {second.controller} are level at a J of "
+        first += f"{best.objective:,.1f}"
+    else:
+        first = f"{best.controller} wins with the lowest J, {best.objective:,.1f}; "
+        first += f"{second.controller} follows with {_behind(best, second)}"
+    # Whoever came last is named as well: it may be ours.
+    rest = [f"; {row.controller} {_behind(best, row)}" for row in others]
+    return f"{first}{''.join(rest)}; one seed shows how they differ, not by how much"
+
+
+def _lead(best: Result, other: Result) -> float:
+    return other.objective / best.objective - 1 if best.objective else 0.0
+
+
+def _behind(best: Result, other: Result) -> str:
+    return f"{other.objective:,.1f} ({100 * _lead(best, other):+.0f} %)"
 
 
 def _cells(shape: str, figure: Figure, results: Sequence[Result]) -> list[str]:

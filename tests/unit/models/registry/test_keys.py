@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 
 from models.inputs.errors import InputError
-from models.registry.keys import Trust, check_signature, generate, private_key, sign, trusted_keys
+from models.registry.keys import (
+    NOBODY,
+    UNCHECKED,
+    Trust,
+    check_signature,
+    generate,
+    private_key,
+    sign,
+    trusted_keys,
+)
 
 VERSION = "0" * 64
 
@@ -36,10 +45,25 @@ def test_a_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
         private_key(tmp_path / "release")
 
 
+def test_a_public_key_is_not_taken_for_a_private_one_that_others_can_read(tmp_path: Path) -> None:
+    generate(tmp_path / "release")
+    with pytest.raises(InputError, match="is a public key; give the private one"):
+        private_key(tmp_path / "release.pub")
+
+
+def test_a_signature_that_no_key_checks_is_called_unchecked(tmp_path: Path) -> None:
+    generate(tmp_path / "release")
+    signature = sign(VERSION, private_key(tmp_path / "release"))
+    without_keys = Trust({}, unsigned=True)
+    assert check_signature(VERSION, signature, without_keys, "x") == UNCHECKED
+    assert check_signature(VERSION, None, without_keys, "x") == NOBODY
+
+
 def test_files_that_are_no_keys_are_refused_in_one_line(tmp_path: Path) -> None:
     generate(tmp_path / "release")
+    (tmp_path / "text").write_text("no key")
     with pytest.raises(InputError, match="no Ed25519 private key"):
-        private_key(_copied(tmp_path / "release.pub", tmp_path / "x"))
+        private_key(_copied(tmp_path / "text", tmp_path / "x"))
     with pytest.raises(InputError, match="no Ed25519 public key"):
         trusted_keys(tmp_path / "release")
     with pytest.raises(InputError, match="holds no public key"):

@@ -67,5 +67,14 @@ def test_one_sentence_says_who_won(rows: list[Result], sentence: str) -> None:
     assert winner(rows).startswith(sentence)
 
 
+def test_the_sentence_names_whoever_came_last() -> None:
+    rows = [result("practitioner", 800.0), result("hpa", 1000.0), result("hirl", 1200.0)]
+    assert winner(rows).split("; ")[:3] == [
+        "practitioner wins with the lowest J, 800.0",
+        "hpa follows with 1,000.0 (+25 %)",
+        "hirl 1,200.0 (+50 %)",
+    ]
+
+
 def test_one_controller_wins_nothing() -> None:
     assert winner(ROWS[:1]) == ""

@@ -44,10 +44,14 @@ class Cluster:
     def client(self, kubeconfig: Path | None = None, calls: float = 1000.0) -> KubernetesApi:
         return KubernetesApi(access_of(str(kubeconfig or self.lab.kubeconfig)), 5.0, calls)
 
-    def target(self, kubeconfig: Path | None = None, timeout_s: float = 2.0) -> KubernetesTarget:
-        """A target in a new process."""
+    def target(self, kubeconfig: Path | None = None, timeout_s: float = 5.0) -> KubernetesTarget:
+        """A target in a new process.
+
+        It waits long: after a request without an answer in time, a change that was made is found
+        again as a repeat, which is right, and not what a test of an idle server expects.
+        """
         access = access_of(str(kubeconfig or self.lab.kubeconfig))
-        made = KubernetesTarget(KubernetesApi(access, timeout_s, 1000.0), timeout_s, 10.0, 8)
+        made = KubernetesTarget(KubernetesApi(access, timeout_s, 1000.0), timeout_s, 30.0, 8)
         self._targets.append(made)
         return made
 

@@ -221,7 +221,11 @@ def running_loop() -> Iterator[Callable[[Awaitable[Any]], Any]]:
 
             return runner.run(wait())
 
-        yield run
+        try:
+            yield run
+        finally:
+            # TLS connections end a moment after their session is closed.
+            runner.run(asyncio.sleep(0.25))
 
 
 async def _nothing(_: web.Request) -> web.Response:

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any, Final, Self
 
 import pytest
-from kafka import KafkaProducer
+
+from services._kit.kafka_python import KafkaProducer
 
 BOMB_BYTES: Final = 40 * 1024 * 1024
 NAME: Final = b"caf\xe9"

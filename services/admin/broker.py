@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from kafka import KafkaAdminClient
 from kafka.admin import (
     ACL,
     ACLFilter,
@@ -20,6 +19,7 @@ from kafka.admin import (
 from kafka.errors import KafkaError, NoError
 
 from models.inputs.errors import InputError
+from services._kit.kafka_python import KafkaAdminClient
 from services.admin.desired import DesiredTopic, Pattern, Permission, Resource
 
 PREFIX: Final = "hirl."

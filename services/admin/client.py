@@ -5,11 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
-from kafka.net.compat import KafkaNetClient
 
 from models.inputs.errors import InputError
+from services._kit.kafka_python import KafkaAdminClient, closed_on_failure
 
 _TRY_MS: Final = 2_000
 """Timeout of one attempt while brokers start. Short, so that `check` is called often: a broker that
@@ -22,21 +21,11 @@ _REQUEST_MS: Final = 15_000
 def admin(client_options: dict[str, Any], timeout_ms: int = _REQUEST_MS) -> KafkaAdminClient:
     """An administrator's connection; a failure becomes an InputError."""
     servers = ",".join(client_options["bootstrap_servers"])
-    created: list[KafkaNetClient] = []
-
-    # The constructor raises without returning the client, so keep it here to be able to close it.
-    def create(**given: Any) -> KafkaNetClient:
-        created.append(KafkaNetClient(**given))
-        return created[-1]
-
     limits = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": _REQUEST_MS}
     try:
-        return KafkaAdminClient(**client_options, **limits, kafka_client=create)
+        with closed_on_failure() as create:
+            return KafkaAdminClient(**client_options, **limits, kafka_client=create)
     except KafkaError as error:
-        # kafka-python 3.0.12 doesn't stop the thread of a client that found no broker.
-        for one in created:
-            one.close()
-            one._manager._net.stop()  # noqa: SLF001
         raise InputError(
             f"cannot connect to Kafka at {servers} ({error}): does it run, is the password right?"
         ) from None

@@ -14,7 +14,7 @@ from models.inputs.errors import InputError
 from schemas.codec import Malformed
 from schemas.fields import Event
 from schemas.topics import key_of, topic_of
-from services._kit.kafka_python import KafkaConsumer
+from services._kit.kafka_python import KafkaConsumer, closed_on_failure
 from services._kit.records import Delivery, EventReader
 from services._kit.wire import tolerate
 
@@ -45,15 +45,17 @@ class TopicReader:
     def __init__(self, options: dict[str, Any]) -> None:
         servers = ",".join(options["bootstrap_servers"])
         try:
-            self._consumer = KafkaConsumer(
-                **options,
-                enable_auto_commit=False,
-                # If retention removes records during a read, go on with the oldest that is left.
-                auto_offset_reset="earliest",
-                bootstrap_timeout_ms=_CONNECT_MS,
-                # Services write in transactions: what was aborted never happened.
-                isolation_level="read_committed",
-            )
+            with closed_on_failure() as create:
+                self._consumer = KafkaConsumer(
+                    **options,
+                    kafka_client=create,
+                    enable_auto_commit=False,
+                    # If retention removes records during a read, go on with the oldest left.
+                    auto_offset_reset="earliest",
+                    bootstrap_timeout_ms=_CONNECT_MS,
+                    # Services write in transactions: what was aborted never happened.
+                    isolation_level="read_committed",
+                )
         except KafkaError as error:
             raise InputError(
                 f"cannot connect to Kafka at {servers} ({error}): "

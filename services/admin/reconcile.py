@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
-from kafka import KafkaAdminClient
 
 from models.inputs.errors import InputError
 from schemas.topics import app_id
+from services._kit.kafka_python import KafkaAdminClient
 from services.admin import broker, client
 from services.admin.broker import PREFIX, ActualTopic
 from services.admin.desired import (

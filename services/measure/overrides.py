@@ -12,8 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kafka import KafkaProducer
-
 from models.inputs.errors import InputError
 from schemas.app_declared import AppDeclared
 from schemas.codec import encode
@@ -21,6 +19,7 @@ from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import topic_of
+from services._kit.kafka_python import KafkaProducer
 from services.admin import orders
 from services.admin.reader import ReadRecord, TopicReader
 from services.devcluster.request import Request

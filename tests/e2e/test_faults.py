@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 from urllib.request import urlopen
 
 import pytest
-from kafka import KafkaProducer
 
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import TOPICS
+from services._kit.kafka_python import KafkaProducer
 from services.admin.decisions import Decisions, record_decisions
 from services.devcluster import record
 from services.devcluster.connect import options_for_home

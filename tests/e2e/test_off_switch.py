@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from kafka import KafkaProducer
 
 from schemas.app_declared import AppDeclared
 from schemas.codec import encode
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
 from schemas.scale_applied import ScaleApplied
+from services._kit.kafka_python import KafkaProducer
 from services.admin.orders import Author, Scope, inventory, new_order, publish, read_topic
 from services.admin.reader import TopicReader
 from services.devcluster import record

@@ -4,12 +4,12 @@ import json
 import subprocess
 
 import msgspec
-from kafka import KafkaConsumer, KafkaProducer
 
 from schemas import generate
 from schemas.budget_granted import BudgetGranted
 from schemas.codec import decode, encode
 from schemas.event_scheduled import EventScheduled
+from services._kit.kafka_python import KafkaConsumer, KafkaProducer
 from services.devcluster.connect import Running
 from tests.example_files import command
 

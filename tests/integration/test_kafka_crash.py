@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import TopicPartition
 
+from services._kit.kafka_python import KafkaConsumer, KafkaProducer
 from services.devcluster.connect import Running
 from services.devcluster.kafka import cluster
 

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
 from typer.testing import CliRunner
 
 from models.inputs.errors import InputError
+from services._kit.kafka_python import KafkaConsumer, KafkaProducer
 from services.cli.main import app_of
 from services.devcluster.connect import Running
 from services.devcluster.kafka import cluster, provision

@@ -4,13 +4,13 @@ import asyncio
 import stat
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
 from models.inputs.errors import InputError
 from schemas.codec import Record
 from schemas.topics import app_id
 from services._kit.kafka import KafkaWriter
+from services._kit.kafka_python import KafkaConsumer, KafkaProducer
 from services._kit.settings import load
 from services._kit.state_records import StateRecord
 from services._kit.transactions import NoTransactions

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
 
 from models.inputs.errors import InputError
 from schemas.app_declared import AppDeclared
@@ -16,6 +15,7 @@ from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import ScaleApplied
 from services._kit.clock import rfc3339
+from services._kit.kafka_python import KafkaProducer
 from services.admin.orders import publish
 from services.cli.main import EXIT_BAD_INPUT, run
 from services.devcluster.connect import Running

@@ -4,12 +4,12 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from kafka import KafkaProducer
 
 from models.cluster.arrays import F32
 from models.inputs.errors import InputError
 from schemas.state_reset import StateReset
 from schemas.topics import state_topic
+from services._kit.kafka_python import KafkaProducer
 from services._kit.state_codec import encode
 from services._kit.state_records import state_records
 from services.admin.reader import TopicReader

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from typer.testing import CliRunner
 
 from schemas.topics import DOMAIN_PARTITIONS, TOPICS
+from services._kit.kafka_python import KafkaAdminClient
 from services.admin import broker, client, reconcile
 from services.admin.desired import STATEFUL, Permission, desired_permissions, desired_topics
 from services.admin.reconcile import permission_differences

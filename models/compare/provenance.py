@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from models.compare.families import FAMILIES, Family
 from models.compare.run import run
 from models.control.tuned import FILE, Tuned, load_tuned
 from models.inputs.errors import InputError
 from models.jit import code_digest
+from models.sim import world
 from models.sim.apps import Population
 from models.sim.config.compile import compile_scenario
 from models.sim.config.physics import (
@@ -23,6 +26,7 @@ from models.sim.config.physics import (
 )
 from models.sim.config.scenario import Scenario, load_scenario
 from models.sim.config.script import script_of
+from models.sim.population.fitted import FITTED
 from models.sim.population.generate import generate
 from models.sim.world import world_hash
 
@@ -96,6 +100,15 @@ def notice(found: Mapping[str, str]) -> str:
         if names
     ]
     return "; ".join(parts) + " (hirl calibrate tunes)" if parts else ""
+
+
+def physics_hash(cluster: SimCluster) -> str:
+    """Digest of a simulated cluster and of its physics, whatever is played in it.
+
+    It says whether measurements in other scenarios were made in the same kind of world.
+    """
+    parts = code_digest(Path(world.__file__)).encode(), FITTED.read_bytes()
+    return hashlib.sha256(b"".join((*parts, msgspec.json.encode(cluster)))).hexdigest()[:16]
 
 
 class _Worlds:

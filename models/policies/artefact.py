@@ -14,14 +14,7 @@ import onnxruntime as ort
 
 from models.cluster.arrays import F32
 from models.inputs.errors import InputError
-from models.policies.contract import (
-    INPUTS,
-    OUTPUTS,
-    SOLDIER_INPUTS,
-    SOLDIER_OUTPUTS,
-    VERSION,
-    Tensor,
-)
+from models.policies.contract import INPUTS, OUTPUTS, SOLDIER_INPUTS, SOLDIER_OUTPUTS, VERSION
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
 
@@ -50,6 +43,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """Trained in."""
     seeds: list[int]
     apps: int
+    world: str
+    """Digest of the simulated world that it was trained in, whatever the scenario."""
     heuristic: str
     """Hash of the code that the policy is a residual on; another one may need other residuals."""
     decisions: int
@@ -114,23 +109,15 @@ class SoldierSession:
 def _open(path: Path, kind: str) -> ort.InferenceSession:
     if not path.exists():
         raise InputError(f"{path}: no such policy; train one with `hirl train {kind}`")
+    # Imported here: a running service opens policies of the registry, whose graphs are checked.
+    from models.registry.graph import check_graph  # noqa: PLC0415
+
+    network = path.read_bytes()
+    # Before onnxruntime sees it: creating a session already computes constants.
+    check_graph(network, *_PORTS[kind], str(path))
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    inputs, outputs = _PORTS[kind]
-    if _names(session.get_inputs()) != _expected(inputs) or _names(
-        session.get_outputs()
-    ) != _expected(outputs):
-        raise InputError(f"{path}: has other inputs or outputs; train it again")
-    return session
-
-
-def _names(ports: list[Any]) -> set[str]:
-    return {port.name for port in ports}
-
-
-def _expected(tensors: tuple[Tensor, ...]) -> set[str]:
-    return {tensor.name for tensor in tensors}
+    return ort.InferenceSession(network, options, providers=["CPUExecutionProvider"])
 
 
 def load_card(folder: Path, kind: str) -> Card:

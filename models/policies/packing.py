@@ -1,6 +1,7 @@
-"""Trained policies as artefacts of the registry: manifest, samples and the digest of the features.
+"""Trained policies as artefacts of the registry: the manifest, and the digest of the features.
 
-It imports onnxruntime, so import it lazily where policies are optional.
+Samples are those that training wrote, with the answers of the network in torch. It imports
+onnxruntime, so import it lazily where policies are optional.
 """
 
 from collections.abc import Mapping
@@ -8,14 +9,10 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
-import numpy as np
-import onnxruntime as ort
-from numpy.typing import NDArray
 
 from models.inputs.errors import InputError
 from models.policies import contract
 from models.policies.artefact import CARD, COMMANDER, NETWORK, SOLDIER, Card
-from models.registry.load import Samples, write_samples
 from models.registry.manifest import (
     MANIFEST,
     MODEL,
@@ -36,8 +33,6 @@ _PORTS: Final[Mapping[Kind, tuple[Any, Any]]] = {
     "commander-policy": (contract.INPUTS, contract.OUTPUTS),
     "soldier-policy": (contract.SOLDIER_INPUTS, contract.SOLDIER_OUTPUTS),
 }
-_LENGTHS: Final = {"rows": 100, "domains": 5, "pools": 3}
-"""Of the axes of the samples."""
 
 
 def features_sha256(kind: Kind) -> str:
@@ -74,8 +69,13 @@ def packed(files: Mapping[str, bytes], where: str) -> dict[str, bytes]:
     network = files[NETWORK]
     if kind is None or card.model != name_of(FAMILIES[kind], network):
         raise InputError(f"{where}: {CARD}: describes {card.model}, the network is another one")
+    if SAMPLES not in files:
+        raise InputError(
+            f"{where}: holds no {SAMPLES}; run `hirl train {FAMILIES[kind]}` again, which exports "
+            "it from its checkpoint"
+        )
     manifest = manifest_of(kind, network, card)
-    content = {MODEL: network, CARD: files[CARD], SAMPLES: write_samples(_sampled(kind, network))}
+    content = {MODEL: network, CARD: files[CARD], SAMPLES: files[SAMPLES]}
     return {**content, MANIFEST: canonical(sealed(manifest, content))}
 
 
@@ -94,25 +94,9 @@ def manifest_of(kind: Kind, network: bytes, card: Card | None = None) -> Manifes
         ],
         features_sha256=features_sha256(kind),
         files={},
+        world_sha256=card.world if card else "",
         data=[f"scenarios: {', '.join(card.scenarios)}", f"seeds: {card.seeds}"] if card else [],
         command=card.command if card else "",
         metrics=[Metric(name="parity", value=card.parity)] if card else [],
         code_version=version("hirl-scale"),
     )
-
-
-def _sampled(kind: Kind, network: bytes) -> Samples:
-    """Random states with the network's answers here."""
-    inputs, outputs = _PORTS[kind]
-    random = np.random.default_rng(0)
-    states = {
-        one.name: random.uniform(-1.0, 1.0, _shape(one.shape)).astype(np.float32) for one in inputs
-    }
-    session = ort.InferenceSession(network, providers=["CPUExecutionProvider"])
-    names = [one.name for one in outputs]
-    answers: list[NDArray[np.float32]] = session.run(names, states)
-    return Samples(states, dict(zip(names, answers, strict=True)))
-
-
-def _shape(axes: tuple[str | int, ...]) -> tuple[int, ...]:
-    return tuple(axis if isinstance(axis, int) else _LENGTHS[axis] for axis in axes)

@@ -5,19 +5,18 @@ its check: what was not measured is not known to be harmless.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from models.registry.evidence import Evidence
 from models.registry.manifest import Manifest
 from models.registry.parity import PARITY
 from models.statistics import mean, ratio_over_scenarios
 
 F64 = NDArray[np.float64]
-Table = list[list[float]]
-"""[scenarios, seeds]."""
 
 LEAST_STATES: Final = 100
 
@@ -42,51 +41,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Quantile of the certificate: 95 %, one-sided."""
 
 
-class Runs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The same figure of both models: scenarios by seeds, the same seeds for both."""
+class Present(NamedTuple):
+    """What a model would meet if it were promoted now."""
 
-    scenarios: list[str]
-    candidate: Table
-    incumbent: Table
-
-
-class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Costs of independent simulated trajectories, the cap, and how exact the bound has to be."""
-
-    trajectories: list[float]
-    cap: float
-    epsilon: float
-
-
-class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Values of one input in training and in recorded frames."""
-
-    training: list[float]
-    serving: list[float]
-
-
-class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What was measured; None where nothing was."""
-
-    parity: float | None = None
-    """Largest difference between the outputs here and those of the export."""
-    states: int = 0
-    """Number of states it was measured on."""
-    features_sha256: str = ""
-    """Digest of the features that services encode."""
-    world_sha256: str = ""
-    """Digest of the world that the evidence comes from."""
-    features: dict[str, Feature] | None = None
-    objective: Runs | None = None
-    """J."""
-    p0_minutes: Runs | None = None
-    """Violation minutes of the highest priority."""
-    budget_overruns: int | None = None
-    spend_overruns: int | None = None
-    oscillation: float | None = None
-    cost: Cost | None = None
-    decision_ms: float | None = None
-    """99th percentile."""
+    features_sha256: str
+    """Digest of the features that services encode for it."""
+    code_sha256: str
+    """Digest of the code that decides beside it."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,13 +77,20 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(
-    manifest: Manifest, evidence: Evidence, limits: Limits, *, equal_ok: bool = False
+    manifest: Manifest,
+    evidence: Evidence,
+    present: Present,
+    limits: Limits,
+    *,
+    equal_ok: bool = False,
 ) -> Verdict:
     """Run every check."""
     policy = manifest.kind != "forecaster"
     checks = [
+        subject(manifest, evidence),
         parity(evidence, limits),
-        features_match(manifest, evidence),
+        features_match(manifest, present),
+        code_matches(evidence, present),
         world_matches(manifest, evidence),
         drift(evidence, limits),
         objective(evidence, equal_ok=equal_ok),
@@ -135,6 +103,17 @@ def judge(
         # A forecast moves nothing by itself: only raises what the heuristic does.
         checks += [oscillation(evidence, limits), certificate(evidence, limits)]
     return Verdict(accepted=all(check.passed for check in checks), checks=checks)
+
+
+def subject(manifest: Manifest, evidence: Evidence) -> Check:
+    """The evidence is about this artefact, and no other one."""
+    allowed = f"about {_short(manifest.version)}"
+    if not evidence.artefact:
+        return _unknown("subject", allowed, "the version of the artefact that was measured")
+    return _check(
+        "subject", evidence.artefact == manifest.version, f"about {_short(evidence.artefact)}",
+        allowed, "measure this artefact",
+    )  # fmt: skip
 
 
 def parity(evidence: Evidence, limits: Limits) -> Check:
@@ -150,13 +129,24 @@ def parity(evidence: Evidence, limits: Limits) -> Check:
     )  # fmt: skip
 
 
-def features_match(manifest: Manifest, evidence: Evidence) -> Check:
+def features_match(manifest: Manifest, present: Present) -> Check:
     """Services encode the features that the model was trained on."""
-    same = bool(evidence.features_sha256) and manifest.features_sha256 == evidence.features_sha256
+    same = manifest.features_sha256 == present.features_sha256
     return _check(
         "features", same, f"trained on {_short(manifest.features_sha256)}",
-        f"{_short(evidence.features_sha256)}, which services encode",
+        f"{_short(present.features_sha256)}, which services encode",
         "train it again with the features of this release",
+    )  # fmt: skip
+
+
+def code_matches(evidence: Evidence, present: Present) -> Check:
+    """The figures come from the code that decides beside the model."""
+    allowed = f"{_short(present.code_sha256)}, which decides here"
+    if not evidence.code_sha256:
+        return _unknown("code", allowed, "the digest of the code that decided")
+    return _check(
+        "code", evidence.code_sha256 == present.code_sha256,
+        f"measured with {_short(evidence.code_sha256)}", allowed, "measure it again with this code",
     )  # fmt: skip
 
 

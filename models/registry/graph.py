@@ -6,14 +6,13 @@ and creating one already computes constants.
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from models.inputs.errors import InputError
-from models.registry.manifest import MODEL, Manifest, Tensor
 
 OPERATORS: Final = frozenset({
     "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Concat", "Constant", "ConstantOfShape",
@@ -47,9 +46,22 @@ _DTYPES: Final = {
 """Bytes by type of tensor."""
 
 
-def check_graph(data: bytes, manifest: Manifest, where: str) -> None:
+class Port(Protocol):
+    """An input or output that is expected."""
+
+    @property
+    def name(self) -> str:
+        """As the graph has it."""
+        ...
+
+    @property
+    def shape(self) -> Sequence[int | str]:
+        """Lengths; a name stands for any length."""
+        ...
+
+
+def check_graph(data: bytes, inputs: Sequence[Port], outputs: Sequence[Port], where: str) -> None:
     """Refuse a network that may not run; raises InputError with the first thing that is wrong."""
-    where = f"{where}: {MODEL}"
     try:
         model = onnx.load_model_from_string(data)
     except Exception as error:  # noqa: BLE001  protobuf's errors are not part of onnx
@@ -60,8 +72,8 @@ def check_graph(data: bytes, manifest: Manifest, where: str) -> None:
         _check_node(node, where)
     for tensor in graph.initializer:
         _check_tensor(tensor, where)
-    _check_ports(graph.input, graph.initializer, manifest.inputs, "input", where)
-    _check_ports(graph.output, (), manifest.outputs, "output", where)
+    _check_ports(graph.input, graph.initializer, inputs, "input", where)
+    _check_ports(graph.output, (), outputs, "output", where)
     _check_sizes(model, where)
 
 
@@ -119,9 +131,9 @@ def _check_tensor(tensor: Any, where: str) -> None:
 
 
 def _check_ports(
-    found: Sequence[Any], initial: Sequence[Any], expected: list[Tensor], what: str, where: str
+    found: Sequence[Any], initial: Sequence[Any], expected: Sequence[Port], what: str, where: str
 ) -> None:
-    """Refuse inputs or outputs other than those of the manifest."""
+    """Refuse inputs or outputs other than those that are expected."""
     weights = {tensor.name for tensor in initial}
     ports = {port.name: port for port in found if port.name not in weights}
     names = [tensor.name for tensor in expected]

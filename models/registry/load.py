@@ -102,7 +102,7 @@ def verified(files: Mapping[str, bytes], trust: Trust, where: str) -> Artefact:
     # Imported here: it loads onnx, and most refused artefacts do not get this far.
     from models.registry.graph import check_graph  # noqa: PLC0415
 
-    check_graph(files[MODEL], manifest, where)
+    check_graph(files[MODEL], manifest.inputs, manifest.outputs, f"{where}: {MODEL}")
     samples = read_samples(files[SAMPLES], manifest, where) if SAMPLES in files else None
     return Artefact(manifest, files[MODEL], samples, signed_by, files)
 

@@ -1,4 +1,7 @@
-"""Writes a policy as ONNX, with axes of any length, and checks that it answers alike."""
+"""Writes a policy as ONNX, with axes of any length, and what the network itself answers.
+
+The gate compares the export with those answers, wherever it runs: torch is needed here only.
+"""
 
 from pathlib import Path
 from typing import Any, Final
@@ -6,11 +9,14 @@ from typing import Any, Final
 import numpy as np
 import onnxruntime as ort
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from models.forecaster.training.produce import strip
 from models.policies.contract import INPUTS, OUTPUTS, SOLDIER_INPUTS, SOLDIER_OUTPUTS
 from models.policies.contract import Tensor as Port
+from models.registry.load import Samples, write_samples
+from models.registry.manifest import SAMPLES
 
 TOLERANCE: Final = 1e-3
 _STATES: Final = 100
@@ -20,7 +26,7 @@ _OPSET: Final = 18
 
 
 def export(agent: str, network: nn.Module, path: Path) -> float:
-    """Write the ONNX file; returns its largest difference from the network."""
+    """Write the ONNX file, and samples beside it; returns its largest difference."""
     inputs, outputs = _PORTS[agent]
     axes = {axis: torch.export.Dim(axis, min=1, max=4096) for axis in _axes(inputs)}
     shapes = tuple(
@@ -36,6 +42,7 @@ def export(agent: str, network: nn.Module, path: Path) -> float:
     )  # fmt: skip
     # Without source paths, so that the same weights give the same file.
     strip(path)
+    path.with_name(SAMPLES).write_bytes(write_samples(_answered(network, inputs, outputs)))
     worst = _difference(network, inputs, outputs, path)
     if not worst <= TOLERANCE:
         raise ValueError(f"{path}: differs from the network by {worst:.1e}, over {TOLERANCE}")
@@ -58,6 +65,28 @@ def _random(inputs: tuple[Port, ...], seed: int, domains: int, pools: int) -> tu
     )  # fmt: skip
 
 
+def _answered(network: nn.Module, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Samples:
+    """Random states with the network's answers."""
+    random = np.random.default_rng(0)
+    states = {
+        port.name: random.uniform(-1.0, 1.0, _lengths(port.shape)).astype(np.float32)
+        for port in inputs
+    }
+    answers = _answers(network, tuple(map(torch.from_numpy, states.values())))
+    return Samples(states, {port.name: one for port, one in zip(outputs, answers, strict=True)})
+
+
+def _lengths(axes: tuple[str | int, ...]) -> list[int]:
+    sampled = {"rows": _STATES, "domains": 5, "pools": 3}
+    return [axis if isinstance(axis, int) else sampled[axis] for axis in axes]
+
+
+def _answers(network: nn.Module, given: tuple[Tensor, ...]) -> list[NDArray[np.float32]]:
+    with torch.no_grad():
+        found: Any = network(*given)
+    return [one.numpy() for one in (found if isinstance(found, tuple) else (found,))]
+
+
 def _difference(
     network: nn.Module, inputs: tuple[Port, ...], outputs: tuple[Port, ...], path: Path
 ) -> float:
@@ -67,9 +96,6 @@ def _difference(
         given = _random(inputs, state, 1 + state % 12, 1 + state % 5)
         feed = {port.name: one.numpy() for port, one in zip(inputs, given, strict=True)}
         found = session.run([port.name for port in outputs], feed)
-        with torch.no_grad():
-            wanted: Any = network(*given)
-        expected = wanted if isinstance(wanted, tuple) else (wanted,)
-        for mine, theirs in zip(found, expected, strict=True):
-            worst = max(worst, float(np.abs(mine - theirs.numpy()).max()))
+        for mine, theirs in zip(found, _answers(network, given), strict=True):
+            worst = max(worst, float(np.abs(mine - theirs).max()))
     return worst

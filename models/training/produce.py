@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from models.compare.families import HEURISTIC, family_of
-from models.compare.provenance import family_code
+from models.compare.provenance import family_code, physics_hash
 from models.policies.artefact import CARD, NETWORK, Card, identity
 from models.policies.contract import VERSION
 from models.sim.config.physics import load_sim_cluster, with_apps
@@ -93,6 +93,8 @@ def _card(order: Order, trainer: Trainer, parity: float, minutes: float, *, resu
         scenarios=[scenario.name for scenario in scenarios],
         seeds=list(args.world_seeds),
         apps=args.apps,
+        # Of the whole cluster: worlds of other sizes are of the same kind.
+        world=physics_hash(load_sim_cluster()),
         heuristic=family_code(family_of(HEURISTIC)),
         decisions=rows * len(trainer.curve),
         minutes=minutes,

@@ -12,7 +12,7 @@ from models.inputs.errors import InputError
 from models.registry import keys as registry_keys
 from models.registry.keys import PUBLIC_SUFFIX, Trust
 from models.registry.load import Artefact, verified
-from models.registry.manifest import MANIFEST, SIGNATURE
+from models.registry.manifest import MANIFEST, SAMPLES, SIGNATURE
 from models.registry.store import Entry, fetch, read_folder
 from services.cli.commands import examples
 from services.cli.models.options import ArtefactArgument, KeysOption, Place, StoreOption
@@ -158,7 +158,7 @@ def _files(folder: Path) -> Mapping[str, bytes]:
     from models.policies.artefact import CARD, NETWORK  # noqa: PLC0415  as above
 
     # Training also leaves pages with curves there.
-    trained = read_folder(folder, (NETWORK, CARD, MANIFEST))
+    trained = read_folder(folder, (NETWORK, CARD, SAMPLES, MANIFEST))
     if packing.is_trained(trained):
         return packing.packed(trained, str(folder))
     return read_folder(folder)

@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 
 from models.inputs.errors import InputError
-from models.registry.gate import Evidence, Limits, Verdict, judge
+from models.registry.evidence import Evidence, read_evidence
+from models.registry.gate import Limits, Present, Verdict, judge
 from models.registry.load import ROWS, Artefact
 from models.registry.manifest import Kind
 from services.cli.commands import examples
@@ -70,40 +71,41 @@ def evaluate(
 
 def verdict_of(artefact: Artefact, file: Path | None, *, equal_ok: bool) -> Verdict:
     """Complete the evidence of a file by what can be measured here, and judge it."""
-    evidence = Evidence() if file is None else _read(file)
-    return judge(artefact.manifest, _measured(artefact, evidence), Limits(), equal_ok=equal_ok)
-
-
-def _read(file: Path) -> Evidence:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=Evidence)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
-    except msgspec.MsgspecError as error:
-        raise InputError(f"{file}: {error}") from None
+    evidence = Evidence() if file is None else read_evidence(file)
+    measured = _measured(artefact, evidence)
+    present = _present(artefact.manifest.kind)
+    return judge(artefact.manifest, measured, present, Limits(), equal_ok=equal_ok)
 
 
 def _measured(artefact: Artefact, evidence: Evidence) -> Evidence:
-    """With parity, decision time and the features of this release, where they are known."""
+    """With parity and decision time of the samples, if there are any."""
     from models.registry.parity import difference  # noqa: PLC0415  loads numpy only when called
-    from models.registry.session import Session  # noqa: PLC0415  loads onnxruntime
+    from models.registry.session import Fault, Session  # noqa: PLC0415  loads onnxruntime
 
-    changes: dict[str, object] = {}
-    changes["features_sha256"] = _features_sha256(artefact.manifest.kind)
-    if artefact.samples is not None:
-        session, samples = Session(artefact), artefact.samples
-        found = session.run(samples.inputs)
-        changes["parity"] = difference(found, samples.outputs)
-        changes["states"] = artefact.states
-        rows = {tensor.name for tensor in artefact.manifest.inputs if tensor.shape[:1] == [ROWS]}
-        one = {n: values[:1] if n in rows else values for n, values in samples.inputs.items()}
-        seconds = np.empty(_TIMED)
+    if artefact.samples is None:
+        return evidence
+    session, samples = Session(artefact), artefact.samples
+    rows = {tensor.name for tensor in artefact.manifest.inputs if tensor.shape[:1] == [ROWS]}
+    one = {n: values[:1] if n in rows else values for n, values in samples.inputs.items()}
+    seconds = np.empty(_TIMED)
+    try:
+        parity = difference(session.run(samples.inputs), samples.outputs)
         for index in range(_TIMED):
             began = time.perf_counter()
             session.run(one)
             seconds[index] = time.perf_counter() - began
-        changes["decision_ms"] = float(np.quantile(seconds, 0.99)) * 1000
-    return msgspec.structs.replace(evidence, **changes)
+    except Fault as fault:
+        raise InputError(f"{artefact.name}: its own samples: {fault}") from None
+    p99 = float(np.quantile(seconds, 0.99)) * 1000
+    return msgspec.structs.replace(evidence, parity=parity, states=artefact.states, decision_ms=p99)
+
+
+def _present(kind: Kind) -> Present:
+    """The features and the code of this release."""
+    from models.compare.families import HEURISTIC, family_of  # noqa: PLC0415  loads the simulator
+    from models.compare.provenance import family_code  # noqa: PLC0415  as above
+
+    return Present(_features_sha256(kind), family_code(family_of(HEURISTIC)))
 
 
 def _features_sha256(kind: Kind) -> str:

@@ -11,8 +11,8 @@ from models.policies.artefact import CARD, NETWORK, SOLDIER, Card, identity
 from models.policies.contract import APP_COLUMNS, VERSION
 
 
-def write_soldier(folder: Path, factor: float) -> Path:
-    """A Soldiers' policy that multiplies every need by a factor."""
+def write_soldier(folder: Path, factor: float, operator: str = "Identity") -> Path:
+    """A Soldiers' policy that multiplies every need by a factor, after an operator on it."""
     folder.mkdir(parents=True, exist_ok=True)
     constants = {
         "nothing": np.zeros((len(APP_COLUMNS), 1), np.float32),
@@ -21,7 +21,8 @@ def write_soldier(folder: Path, factor: float) -> Path:
     graph = helper.make_graph(
         [
             helper.make_node("MatMul", ["app", "nothing"], ["zero"]),
-            helper.make_node("Add", ["zero", "factor"], ["need"]),
+            helper.make_node("Add", ["zero", "factor"], ["sum"]),
+            helper.make_node(operator, ["sum"], ["need"]),
         ],
         "constant",
         [helper.make_tensor_value_info("app", TensorProto.FLOAT, ["rows", len(APP_COLUMNS)])],
@@ -32,8 +33,8 @@ def write_soldier(folder: Path, factor: float) -> Path:
     onnx.save(model, folder / NETWORK)
     card = Card(
         model=identity(folder / NETWORK, SOLDIER), contract=VERSION, command="by hand", args={},
-        scenarios=[], seeds=[], apps=0, heuristic="", decisions=0, minutes=0.0, parity=0.0,
-        curve=[],
+        scenarios=[], seeds=[], apps=0, world="", heuristic="", decisions=0, minutes=0.0,
+        parity=0.0, curve=[],
     )  # fmt: skip
     (folder / CARD).write_bytes(msgspec.json.encode(card))
     return folder

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import onnxruntime
 import pytest
 
 from models.inputs.errors import InputError
@@ -43,3 +44,15 @@ def test_a_policy_of_another_contract_is_refused(tmp_path: Path) -> None:
     (folder / CARD).write_bytes(msgspec.json.encode(older))
     with pytest.raises(InputError, match="expected contract"):
         load_card(folder, "soldier")
+
+
+def test_a_graph_is_checked_before_onnxruntime_sees_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(*_: object, **__: object) -> None:
+        pytest.fail("a session was made")
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", opened)
+    folder = write_soldier(tmp_path, 1.25, operator="RandomNormalLike")
+    with pytest.raises(InputError, match="is not on the allow-list"):
+        load_soldier(folder)

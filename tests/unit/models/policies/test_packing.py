@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from models.inputs.errors import InputError
@@ -12,13 +13,31 @@ from models.policies.contract import INPUTS, OUTPUTS, VERSION
 from models.policies.packing import FAMILIES, features_sha256, is_trained, packed
 from models.registry.contract import POLICY_OUTPUTS
 from models.registry.keys import Trust
-from models.registry.load import verified
-from models.registry.manifest import name_of
+from models.registry.load import Samples, verified, write_samples
+from models.registry.manifest import SAMPLES, name_of
 from models.registry.session import open_session
 from services.cli.main import run
 from tests.planted_models import commander_network
 
 NETWORK_BYTES = commander_network(headroom=1.1)
+
+
+def samples(headroom: float = 1.1) -> bytes:
+    """What the network answered where it was trained."""
+    lengths = {"rows": 100, "domains": 5, "pools": 3}
+    states, answers = (
+        {
+            port.name: np.full(
+                [lengths[axis] if isinstance(axis, str) else axis for axis in port.shape],
+                0.0 if port.name in ("pods", "nodes") else 1.0,
+                np.float32,
+            )
+            for port in ports
+        }
+        for ports in (INPUTS, OUTPUTS)
+    )
+    answers["headroom"][:] = headroom
+    return write_samples(Samples(states, answers))
 
 
 def trained(**changes: Any) -> dict[str, bytes]:
@@ -30,6 +49,7 @@ def trained(**changes: Any) -> dict[str, bytes]:
         scenarios=["calm"],
         seeds=[0],
         apps=60,
+        world="w" * 16,
         heuristic="x",
         decisions=1,
         minutes=1.0,
@@ -37,7 +57,7 @@ def trained(**changes: Any) -> dict[str, bytes]:
         curve=[],
     )
     card = msgspec.structs.replace(card, **changes)
-    return {NETWORK: NETWORK_BYTES, CARD: msgspec.json.encode(card)}
+    return {NETWORK: NETWORK_BYTES, CARD: msgspec.json.encode(card), SAMPLES: samples()}
 
 
 def test_a_trained_policy_is_packed_with_samples_that_it_answers() -> None:
@@ -47,8 +67,23 @@ def test_a_trained_policy_is_packed_with_samples_that_it_answers() -> None:
     assert artefact.name == name_of("commander", NETWORK_BYTES)
     assert artefact.states == 100
     assert artefact.manifest.features_sha256 == features_sha256("commander-policy")
+    assert artefact.manifest.world_sha256 == "w" * 16
     assert not is_trained(artefact.files)
     open_session(artefact)
+
+
+def test_an_export_that_differs_from_what_was_trained_shows() -> None:
+    files = trained() | {SAMPLES: samples(headroom=1.2)}
+    artefact = verified(packed(files, "x"), Trust(unsigned=True), "x")
+    with pytest.raises(InputError, match="differs from its samples"):
+        open_session(artefact)
+
+
+def test_a_policy_without_answers_of_the_network_itself_is_not_packed() -> None:
+    files = trained()
+    del files[SAMPLES]
+    with pytest.raises(InputError, match="hirl train commander"):
+        packed(files, "x")
 
 
 def test_a_card_of_another_network_is_refused() -> None:

@@ -6,17 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.registry.gate import (
-    Check,
-    Cost,
-    Evidence,
-    Feature,
-    Limits,
-    Runs,
-    Verdict,
-    judge,
-    ks_distance,
-)
+from models.registry.evidence import Cost, Evidence, Feature, Runs
+from models.registry.gate import Check, Limits, Present, Verdict, ks_distance
+from models.registry.gate import judge as judge_all
+from models.registry.manifest import Manifest, sealed
 from tests.planted_models import linear_policy, manifest_of
 
 SCENARIOS = ["calm", "sale", "cascade"]
@@ -24,7 +17,8 @@ RANDOM = np.random.default_rng(0)
 BASE = RANDOM.uniform(900, 1100, (3, 10))
 MINUTES = RANDOM.uniform(18, 22, (3, 10))
 VALUES = RANDOM.normal(size=2000).tolist()
-MANIFEST = manifest_of(linear_policy())
+MANIFEST = sealed(manifest_of(linear_policy()), {})
+PRESENT = Present(features_sha256=MANIFEST.features_sha256, code_sha256="c" * 16)
 
 
 def runs(candidate: Any, incumbent: Any) -> Runs:
@@ -38,9 +32,10 @@ def noise(scale: float, seed: int = 1) -> Any:
 def evidence(**changes: Any) -> Evidence:
     """A model that is better everywhere, with changes."""
     good = Evidence(
+        artefact=MANIFEST.version,
+        code_sha256=PRESENT.code_sha256,
         parity=1e-6,
         states=100,
-        features_sha256=MANIFEST.features_sha256,
         features={"rps": Feature(training=VALUES, serving=VALUES)},
         objective=runs(BASE * 0.9 * noise(0.01), BASE),
         p0_minutes=runs(MINUTES * 0.8, MINUTES),
@@ -51,6 +46,12 @@ def evidence(**changes: Any) -> Evidence:
         decision_ms=0.3,
     )
     return msgspec.structs.replace(good, **changes)
+
+
+def judge(
+    manifest: Manifest, found: Evidence, limits: Limits, *, equal_ok: bool = False
+) -> Verdict:
+    return judge_all(manifest, found, PRESENT, limits, equal_ok=equal_ok)
 
 
 def failed(verdict: Verdict) -> list[str]:
@@ -98,7 +99,8 @@ SHIFTED = [value + 0.5 for value in VALUES]
         ({"parity": 2e-3}, "parity", "export it again"),
         ({"parity": float("nan")}, "parity", "export it again"),
         ({"states": 99}, "parity", "100 states"),
-        ({"features_sha256": "1" * 64}, "features", "train it again"),
+        ({"artefact": "1" * 64}, "subject", "measure this artefact"),
+        ({"code_sha256": "d" * 16}, "code", "measure it again with this code"),
         (
             {"features": {"rps": Feature(training=VALUES, serving=SHIFTED)}},
             "drift",
@@ -135,6 +137,13 @@ def test_each_check_fails_alone_and_says_what_would_pass(
     assert remedy in verdict.reasons[0]
 
 
+def test_a_model_of_other_features_is_refused() -> None:
+    present = PRESENT._replace(features_sha256="1" * 64)
+    verdict = judge_all(MANIFEST, evidence(), present, Limits())
+    assert failed(verdict) == ["features"]
+    assert "train it again" in verdict.reasons[0]
+
+
 def test_a_model_of_another_world_is_refused() -> None:
     manifest = msgspec.structs.replace(MANIFEST, world_sha256="2" * 64)
     assert failed(judge(manifest, evidence(), Limits())) == ["world"]
@@ -147,7 +156,7 @@ def test_what_was_not_measured_fails_every_check_that_needs_it() -> None:
     unknown = {check.name for check in verdict.checks if check.found == "no evidence"}
     assert unknown == {
         "parity", "drift", "objective", "p0", "budget overruns", "spend overruns", "decision time",
-        "oscillation", "certificate",
+        "oscillation", "certificate", "subject", "code",
     }  # fmt: skip
 
 

@@ -9,6 +9,8 @@ import pytest
 from models.control.residual import Advisers
 from models.inputs.errors import InputError
 from models.policies.artefact import (
+    CARD,
+    NETWORK,
     CommanderSession,
     SoldierSession,
     load_commander,
@@ -16,6 +18,11 @@ from models.policies.artefact import (
 )
 from models.policies.contract import APP_COLUMNS, INPUTS
 from models.policies.inputs import CommanderInputs
+from models.policies.packing import packed
+from models.registry.keys import Trust
+from models.registry.load import verified
+from models.registry.manifest import SAMPLES
+from models.registry.session import open_session
 from models.sim.config.scenario import Scenario
 from models.training.args import SOLDIER, Args
 from tests.unit.models.control.control_helpers import CLUSTER, POPULATION, SPIKE
@@ -126,6 +133,11 @@ def test_what_a_training_writes_can_be_served(
     assert (tmp_path / "out" / "curves.html").exists()
     load = load_commander if args.agent == "commander" else load_soldier
     assert load(tmp_path / "out") is not None
+    files = {name: (tmp_path / "out" / name).read_bytes() for name in (NETWORK, CARD, SAMPLES)}
+    artefact = verified(packed(files, "x"), Trust(unsigned=True), "x")
+    # The samples are the network's own answers, not those of the export.
+    open_session(artefact)
+    assert artefact.manifest.world_sha256 == card.world
 
 
 # torch warns about its own exporter.

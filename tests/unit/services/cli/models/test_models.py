@@ -133,3 +133,28 @@ def test_evidence_of_another_form_is_refused_in_one_line(place: Path, capsys: Ca
     (place / "evidence.json").write_text('{"parity": "small"}')
     options = ("--evidence", str(place / "evidence.json"))
     assert "parity" in refused(capsys, "models", "evaluate", version[:12], *options)
+
+
+def test_a_model_that_fails_on_its_own_samples_is_refused_in_one_line(
+    place: Path, capsys: Capture
+) -> None:
+    network = linear_policy(float("1e30"), 1.0)
+    folder = place / "broken"
+    folder.mkdir()
+    files = files_of(network, manifest_of(network), key=None, extra=samples_of(1.0))
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    assert run(["models", "add", str(folder), "--key", str(place / "release.key")]) == 0
+    version = read_manifest(files[MANIFEST], "x").version
+    line = refused(capsys, "models", "evaluate", version[:12])
+    assert "its own samples: headroom: 1e+30 is above" in line
+
+
+def test_evidence_about_another_artefact_promotes_nothing(place: Path) -> None:
+    measured, other = added(place, 1.0), added(place, 1.1)
+    (place / "evidence.json").write_text(json.dumps({"artefact": measured}))
+    options = ("--evidence", str(place / "evidence.json"), "--json", str(place / "verdict.json"))
+    for version, passed in ((measured, True), (other, False)):
+        assert run(["models", "evaluate", version[:12], *options]) == 1
+        checks = json.loads((place / "verdict.json").read_text())["checks"]
+        assert {one["name"]: one["passed"] for one in checks}["subject"] is passed

@@ -1,0 +1,75 @@
+"""What was measured of a model, by whoever judged it: what the gate decides on.
+
+Evidence names the artefact, the world and the code that it was measured with: of anything else it
+says nothing. What was not measured is None, and is not known to be harmless.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from models.inputs.errors import InputError
+
+Table = list[list[float]]
+"""[scenarios, seeds]."""
+
+
+class Runs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The same figure of both models: scenarios by seeds, the same seeds for both."""
+
+    scenarios: list[str]
+    candidate: Table
+    incumbent: Table
+
+
+class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Costs of independent simulated trajectories, the cap, and how exact the bound has to be."""
+
+    trajectories: list[float]
+    cap: float
+    epsilon: float
+
+
+class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Values of one input in training and in recorded frames."""
+
+    training: list[float]
+    serving: list[float]
+
+
+class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What was measured; None where nothing was."""
+
+    artefact: str = ""
+    """Version of the artefact that it is about."""
+    world_sha256: str = ""
+    """Digest of the simulated world that the figures come from, whatever its scenarios
+    (`models.compare.provenance.physics_hash`)."""
+    code_sha256: str = ""
+    """Digest of the code that decided beside it (`models.compare.provenance.family_code`)."""
+    parity: float | None = None
+    """Largest difference between the outputs here and those of the network it was exported from."""
+    states: int = 0
+    """Number of states it was measured on."""
+    features: dict[str, Feature] | None = None
+    objective: Runs | None = None
+    """J."""
+    p0_minutes: Runs | None = None
+    """Violation minutes of the highest priority."""
+    budget_overruns: int | None = None
+    spend_overruns: int | None = None
+    oscillation: float | None = None
+    """Share of decisions that undo the one before."""
+    cost: Cost | None = None
+    decision_ms: float | None = None
+    """99th percentile."""
+
+
+def read_evidence(file: Path) -> Evidence:
+    """The evidence of a file; raises InputError if it is none."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Evidence)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{file}: {error}") from None

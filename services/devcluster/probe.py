@@ -1,13 +1,14 @@
 """Ask running services over HTTP: readiness, lag and event age; progress and results of the run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from services.devcluster.record import SIMCLUSTER, Run, ServiceSpec
 from services.simcluster.target import Entry
@@ -30,6 +31,8 @@ class ServiceMetrics(NamedTuple):
     """Records consumed since the start."""
     age_sum_s: float = 0.0
     """Sum of their ages."""
+    breakers: Mapping[str, str] = {}
+    """What limits decisions, by scope: the state of a breaker that is not closed, and its level."""
 
 
 class Progress(NamedTuple):
@@ -71,16 +74,29 @@ def read_metrics(spec: ServiceSpec, previous: ServiceMetrics | None = None) -> S
 def parse_metrics(text: str, previous: ServiceMetrics | None) -> ServiceMetrics:
     """Metrics of a service from the text that it exports."""
     samples = list(_samples(text))
-    lags = [value for name, value in samples if name == "hirl_consumer_lag_records"]
-    ready = any(value == 1 for name, value in samples if name == "hirl_ready")
-    records = sum(value for name, value in samples if name == "hirl_event_age_seconds_count")
-    age_sum_s = sum(value for name, value in samples if name == "hirl_event_age_seconds_sum")
+    lags = [one.value for one in samples if one.name == "hirl_consumer_lag_records"]
+    ready = any(one.value == 1 for one in samples if one.name == "hirl_ready")
+    records = sum(one.value for one in samples if one.name == "hirl_event_age_seconds_count")
+    age_sum_s = sum(one.value for one in samples if one.name == "hirl_event_age_seconds_sum")
     # Counters that went down mean a restart: begin again from zero.
     restarted = previous is None or previous.records > records
     last = ServiceMetrics(ready=False) if previous is None or restarted else previous
     new = records - last.records
     age = (age_sum_s - last.age_sum_s) / new if new > 0 else None
-    return ServiceMetrics(ready, int(sum(lags)) if lags else None, age, records, age_sum_s)
+    lag = int(sum(lags)) if lags else None
+    return ServiceMetrics(ready, lag, age, records, age_sum_s, _breakers(samples))
+
+
+def _breakers(samples: Sequence[Sample]) -> dict[str, str]:
+    limits: dict[str, list[str]] = {}
+    for label, unlimited in (("state", "closed"), ("level", "policy")):
+        present = (
+            one.labels for one in samples if one.name == f"hirl_breaker_{label}" and one.value
+        )
+        for labels in present:
+            if labels[label] != unlimited:
+                limits.setdefault(labels["scope"], []).append(labels[label])
+    return {scope: ", ".join(found) for scope, found in sorted(limits.items())}
 
 
 def read_progress(run: Run) -> Progress | None:
@@ -130,8 +146,6 @@ def _get(url: str, timeout_s: float) -> bytes | None:
         return None
 
 
-def _samples(text: str) -> Iterator[tuple[str, float]]:
+def _samples(text: str) -> Iterator[Sample]:
     for family in text_string_to_metric_families(text):
-        found: Any = family.samples
-        for sample in found:
-            yield sample.name, sample.value
+        yield from family.samples

@@ -40,6 +40,8 @@ class SystemStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Tick of the simulated cluster; None while it doesn't answer."""
     closed_tick: int | None
     total_ticks: int
+    breakers: dict[str, str]
+    """What limits decisions, by scope; they do their work then, so the system is still healthy."""
     services: dict[str, Service]
     healthy: bool
 
@@ -85,6 +87,7 @@ def status_of(
         tick=progress.tick if progress else None,
         closed_tick=progress.closed if progress else None,
         total_ticks=run.simulation.total_ticks,
+        breakers={scope: what for one in metrics.values() for scope, what in one.breakers.items()},
         services=services,
         healthy=services_healthy and supervised and broker_up,
     )

@@ -1,7 +1,7 @@
 """`hirl status` and `hirl down`: inspect or stop the system that `hirl up` started."""
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.console import Console
@@ -13,6 +13,9 @@ from services.cli.output import write_json
 if TYPE_CHECKING:
     from services.devcluster.record import Run
     from services.devcluster.status import SystemStatus
+
+_USUALLY_BEHIND: Final = 6
+"""Ticks. Up to a minute is ordinary at high speeds; more is worth a word."""
 
 
 @examples(
@@ -71,7 +74,9 @@ def _show(console: Console, run: "Run", found: "SystemStatus") -> None:
     for line in failure_lines(found):
         console.print(line, markup=False, soft_wrap=True)
     console.print(f"Kafka {'answers' if found.broker_up else 'is down'} at {found.bootstrap}")
-    console.print(_progress(found))
+    console.print(progress_line(found))
+    for scope, limit in found.breakers.items():
+        console.print(f"breaker of {scope}: {limit}; hirl breaker show says why", style="red")
     if not found.supervised:
         console.print("the supervisor is not running: stop the rest with hirl down")
 
@@ -86,10 +91,13 @@ def failure_lines(found: "SystemStatus") -> list[str]:
     ]
 
 
-def _progress(found: "SystemStatus") -> str:
-    if found.tick is None:
+def progress_line(found: "SystemStatus") -> str:
+    """How far the scenario is, and how far the services are behind it."""
+    if found.tick is None or found.closed_tick is None:
         return "the simulated cluster does not answer (it may still be starting)"
+    behind = found.tick - found.closed_tick
+    lag = f": services are {behind} ticks behind" if behind > _USUALLY_BEHIND else ""
     return (
-        f"tick {found.tick} of {found.total_ticks}, closed up to {found.closed_tick}; "
+        f"tick {found.tick} of {found.total_ticks}, closed up to {found.closed_tick}{lag}\n"
         f"simulated cluster at {found.cluster_url}"
     )

@@ -5,16 +5,21 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from prometheus_client import generate_latest
 
 from models.inputs.errors import InputError
+from schemas.breaker_changed import BreakerChanged
+from services._kit.clock import ManualClock
+from services._kit.telemetry import Telemetry
+from services.breaker.metrics import Metrics
 from services.cli import main
 from services.devcluster import launch, lifecycle, processes, record
 from services.devcluster.lifecycle import wait
-from services.devcluster.probe import Progress, ServiceMetrics
+from services.devcluster.probe import Progress, ServiceMetrics, parse_metrics
 from services.devcluster.record import ServiceStatus
 from services.devcluster.request import Request
 from services.devcluster.status import status_of
-from tests.unit.services.system_helpers import run_of, spec
+from tests.unit.services.system_helpers import example, run_of, spec
 
 
 def test_a_second_system_is_refused_while_one_runs(tmp_path: Path) -> None:
@@ -84,3 +89,21 @@ def test_a_system_is_healthy_when_it_is_ready_and_supervised(ready: bool, superv
     )
     assert found.healthy == (ready and supervised)
     assert (found.tick, found.closed_tick) == (3, 2)
+
+
+def test_open_breakers_and_fallbacks_are_listed_and_do_not_make_a_system_unhealthy() -> None:
+    telemetry = Telemetry("breaker", ManualClock())
+    metrics = Metrics(telemetry)
+    changed = example(BreakerChanged)
+    for scope, state, level in (
+        ("fraud", "closed", "policy"),
+        ("merchant", "closed", "heuristic"),
+        ("payments", "open", "hold"),
+    ):
+        metrics(replace(changed, scope=scope, state=state, level=level))
+    text = generate_latest(telemetry.registry).decode()
+    run = replace(run_of(spec("breaker")), statuses={"breaker": ServiceStatus(state="running")})
+    read = {"breaker": parse_metrics(text, None)._replace(ready=True)}
+    found = status_of(run, read, Progress(3, 2), supervised=True, broker_up=True)
+    assert found.breakers == {"merchant": "heuristic", "payments": "open, hold"}
+    assert found.healthy

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from services.cli.main import run
 from services.cli.system import status as status_command
 from services.devcluster import launch
-from services.devcluster.probe import ServiceMetrics
+from services.devcluster.probe import Progress, ServiceMetrics
 from services.devcluster.record import ServiceStatus
 from services.devcluster.status import SystemStatus, status_of
 from tests.unit.services.system_helpers import run_of, spec
@@ -46,7 +46,15 @@ def test_a_failure_from_which_a_service_has_recovered_is_marked_as_past() -> Non
     assert status_command.failure_lines(_status(states)) == [f"soldier: {failure}"]
 
 
-def _status(statuses: dict[str, ServiceStatus]) -> SystemStatus:
+@pytest.mark.parametrize(("closed", "told"), [(94, False), (93, True)])
+def test_a_cluster_that_is_ahead_of_its_services_is_told(closed: int, told: bool) -> None:
+    found = _status({}, Progress(tick=100, closed=closed))
+    line = status_command.progress_line(found)
+    assert ("behind" in line) is told
+    assert max(map(len, line.splitlines())) <= 80
+
+
+def _status(statuses: dict[str, ServiceStatus], progress: Progress | None = None) -> SystemStatus:
     run_record = replace(run_of(spec("soldier")), statuses=statuses)
     metrics = {"soldier": ServiceMetrics(ready=True, lag=0, age_s=None)}
-    return status_of(run_record, metrics, None, supervised=True, broker_up=True)
+    return status_of(run_record, metrics, progress, supervised=True, broker_up=True)

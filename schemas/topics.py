@@ -74,7 +74,7 @@ TOPICS: Final = (
         key="app",
         about="The inventory: declared apps.",
         producers=("collector",),
-        consumers=("aggregator", "forecaster", "soldier", "actuator", "operator"),
+        consumers=("collector", "aggregator", "forecaster", "soldier", "actuator", "operator"),
         partitions=1,
         cleanup="compact",
     ),

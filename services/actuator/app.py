@@ -8,7 +8,7 @@ from services._kit.kubernetes.client import KubernetesApi
 from services._kit.kubernetes.credentials import access_of
 from services._kit.settings import KitSettings
 from services.actuator.decide import ActuatorHandler
-from services.actuator.kubernetes import KubernetesTarget
+from services.actuator.kubernetes import STEPS, KubernetesTarget
 from services.actuator.metrics import Metrics
 from services.actuator.settings import Settings
 from services.actuator.simulated import SimulatedTarget
@@ -26,6 +26,7 @@ def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
         stale,
         own.breaker_stale_ticks,
         kit.speed,
+        STEPS if own.target_kind == "kubernetes" else None,
     )
     target = target_of(own)
     return Service(handler, target, Metrics, target.close)

@@ -49,7 +49,7 @@ from services.actuator.state import (
     nothing_read,
     with_frame,
 )
-from services.actuator.target import Read, Reading, Written
+from services.actuator.target import Read, Reading, StepLimits, Written
 
 _RULED_BY: Final = ("missing",)
 """Features that the rules need."""
@@ -75,8 +75,9 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         breaker_stale_s: float | None,
         breaker_stale_ticks: int = STALE_TICKS,
         speed: float = 1.0,
+        limits: StepLimits | None = None,
     ) -> None:
-        self._apps, self._grace = DeclaredApps(cluster), grace_s
+        self._apps, self._grace, self._limits = DeclaredApps(cluster), grace_s, limits
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
         self._pace = Pace(cluster.tick_seconds, None if grace_s is None else speed)
         self._permissions = Permissions(modes, breaker_stale_s, breaker_stale_ticks)
@@ -310,7 +311,7 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         earlier = self._last_read(names, state)
         case = case_of(plan, frame, found.apps, earlier, domain, budget, verdict)
         rules, first = self._rules.of(plan.domain, names), _first_sizes(case.present, names, state)
-        ruling = rule(case, self._apps, self._permissions, rules, history, first)
+        ruling = rule(case, self._apps, self._permissions, rules, history, first, self._limits)
         resting, left = _resting(state, names, plan.tick), _left(state, names)
         state = replace(
             state,

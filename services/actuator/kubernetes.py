@@ -21,6 +21,7 @@ from services.actuator.target import (
     Limits,
     Read,
     Reading,
+    StepLimits,
     TargetRequest,
     Withdrawal,
     Write,
@@ -50,6 +51,8 @@ _AUTOSCALERS: Final = {
     "ScaledObject": "/apis/keda.sh/v1alpha1/scaledobjects",
 }
 _NO_NODE: Final = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
+STEPS: Final = StepLimits(times=4, more=10)
+"""What the admission policy in infra/k8s lets our account do in one write."""
 _SHARED_S: Final = 2.0
 """Age up to which domains that are read one after another share what is read of all."""
 _RETRY_S: Final = 0.2

@@ -3,9 +3,9 @@
 A change is a difference to what the target has now, not to what samples said it has. First the
 permissions: a change that breakers, modes or pauses object to is held. Then the rules that every
 plan obeys, for what is left; everything else stays as it is. An operator's floors and ceilings
-bound what is planned and go through the same rules; exact replicas come after them. Last the
-permissions again, on the result: whatever a rule, a bound or an order made of it, what they object
-to is not changed.
+bound what is planned and go through the same rules; exact replicas come after them. Then all are
+cut to what the target takes in one step: the next ticks plan the rest. Last the permissions again,
+on the result: whatever a rule, a bound or an order made of it, what they object to is not changed.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from services._kit.arrays import REASONS, directive_of, load_row, status_rows
 from services._kit.inventory import DeclaredApps
 from services._kit.orders import NO_EFFECT, Effect
 from services.actuator.permissions import Permissions, Verdict
-from services.actuator.target import Present
+from services.actuator.target import Present, StepLimits
 
 COLUMNS: Final = ("replicas", "cpu_request", "memory_request")
 _STATUS: Final = {
@@ -147,10 +147,11 @@ def rule(
     rules: SafetyRules,
     history: ChangeHistory,
     first: I32,
+    limits: StepLimits | None = None,
 ) -> Ruling:
     """Decide on every change. Updates `history` in place: pass a copy.
 
-    `first` [2, A] are the sizes that the apps had first.
+    `first` [2, A] are the sizes that the apps had first; `limits` are those of the target.
     """
     plan, present = case.plan, case.present
     planned = (case.wanted != case.observed).any(axis=0)
@@ -176,6 +177,9 @@ def rule(
     # 4. After the rules: neither budget nor blast radius cuts an operator's number.
     for index, replicas in exact.items():
         after[0, index], reasons[index] = replicas, _OVERRIDE
+    if limits is not None:
+        # The history has the whole step. That allows other decreases less, never more.
+        after[0] = limits.cut(present[0], after[0])
     wanted = after.copy()
     # 5. The permissions have the last word, on the final numbers.
     _undo_forbidden(case, after, reasons, object_to)

@@ -8,10 +8,13 @@ HTTP.
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import Meta
+
+from models.cluster.arrays import I32
 
 Answer = Literal["applied", "repeat", "superseded", "conflict", "unknown", "refused", "withdrawn"]
 """applied: changed now. repeat: the same decision had changed it before. superseded: a newer
@@ -71,6 +74,24 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     before: Numbers
     """What it was decided against; the target refuses the change if it has something else."""
     decision_id: str
+
+
+class StepLimits(NamedTuple):
+    """Most that a target takes in one write of an app's replicas."""
+
+    times: int
+    """Up to so many times the replicas, and down to so many parts of them."""
+    more: int
+    """Up to so many more than that: a small app may grow faster."""
+
+    def cut(self, present: I32, wanted: I32) -> I32:
+        """The wanted replicas [A], as far as one step reaches from the present ones."""
+        wide = present.astype(np.int64)
+        # Rounded up: less than a part is refused.
+        least, most = -(-wide // self.times), self.times * wide + self.more
+        within = np.clip(wanted, least, most)
+        # Others start, and stop, what is at 0.
+        return np.where((present > 0) & (wanted > 0), within, wanted).astype(np.int32)
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,8 +13,11 @@ from typing import Final, assert_never
 import aiohttp
 import msgspec
 
+from schemas.app_declared import AppDeclared
+from schemas.codec import Malformed, decode
+from schemas.fields import Event
 from schemas.metrics_sampled import PODS
-from schemas.topics import state_topic
+from schemas.topics import state_topic, topic_of
 from services._kit.broker import ending_in_one_line, wait_for_brokers
 from services._kit.clock import SystemClock
 from services._kit.http import MALFORMED, client_session
@@ -98,6 +101,18 @@ async def last_tick(kit: KitSettings, source: str) -> int:
     return found
 
 
+async def declared_apps(kit: KitSettings) -> list[AppDeclared]:
+    """What the inventory on the bus has, whoever declared it."""
+    topic = topic_of(AppDeclared).name
+    found: dict[bytes, Event | None] = {}
+    async with Reader(kit) as reader:
+        async for delivery in reader.to_end([topic]):
+            # Services keep what they had of an app when a record cannot be read.
+            with contextlib.suppress(Malformed):
+                found[delivery.key] = decode(topic, delivery.value, delivery.headers)
+    return [one for one in found.values() if isinstance(one, AppDeclared) and not one.removed]
+
+
 def _tick_of(saved: bytes | None) -> int:
     # Operators remove the record to make the collector start again.
     if not saved:
@@ -132,9 +147,11 @@ async def collect(settings: Settings, kit: KitSettings) -> None:
             await ready()
             with ending_in_one_line(kit):
                 after = await last_tick(kit, source.name)
+                if isinstance(source, PrometheusSource) and settings.source == "kubernetes":
+                    source.recall(await declared_apps(kit))
             log.info("collecting from %s after tick %d", settings.url, after)
             await producer.start()
-            # No reference data to read and no group to join: connected means ready.
+            # No reference data to follow and no group to join: connected means ready.
             telemetry.health.reference_read = telemetry.health.assigned = True
             try:
                 health = telemetry.health

@@ -83,6 +83,13 @@ class PrometheusSource:
         self._ambiguous: set[tuple[str, str]] = set()
         """Domains and names that were not declared because another domain has the name."""
 
+    def recall(self, declared: Iterable[AppDeclared]) -> None:
+        """Take in what was declared before this process: workloads may have gone meanwhile.
+
+        Of other sources' apps nothing is known here. Theirs have no namespace in their name.
+        """
+        self._apps |= {one.app: one for one in declared if "/" in one.app}
+
     async def inventory(self) -> Sequence[AppDeclared]:
         """Apps of the inventory file; without one, the apps discovered so far."""
         if self._cluster is not None:

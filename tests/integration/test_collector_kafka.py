@@ -25,7 +25,7 @@ from schemas.topics import state_topic, topic_of
 from services._kit.kafka import KafkaWriter, Reader
 from services._kit.settings import KitSettings
 from services.admin import client
-from services.collector.app import collect, last_tick
+from services.collector.app import collect, declared_apps, last_tick
 from services.collector.producer import TickProducer
 from services.collector.settings import Settings
 from services.devcluster.connect import Running
@@ -36,6 +36,7 @@ from services.simcluster.http import Api
 from services.simcluster.live import LiveCluster, lock_step
 
 TICKS = 12
+TOPIC = topic_of(AppDeclared).name
 CLUSTER = with_apps(load_sim_cluster(), 20)
 
 
@@ -201,3 +202,22 @@ def test_requests_of_an_earlier_run_are_ignored(kit: KitSettings) -> None:
 
     asyncio.run(run())
     assert [wanted.pool for wanted in received] == ["fraud"]
+
+
+def test_a_new_process_knows_what_was_declared_before_it(kit: KitSettings) -> None:
+    def declared(name: str, *, removed: bool = False) -> AppDeclared:
+        return AppDeclared(app=name, domain="shop", ordinal=0, removed=removed)
+
+    async def declare_and_read() -> set[str]:
+        async def up() -> None: ...
+
+        outlet = TickProducer(kit, up)
+        await outlet.start()
+        names = ("recall/web", "recall/left", "recall/gone")
+        await outlet.publish([declared(name) for name in names])
+        await outlet.publish([declared("recall/left", removed=True)])
+        await outlet._send(lambda: outlet._producer.send(TOPIC, None, key=b"recall/gone").get(9))
+        await outlet.stop()
+        return {one.app for one in await declared_apps(kit) if one.app.startswith("recall/")}
+
+    assert asyncio.run(declare_and_read()) == {"recall/web"}

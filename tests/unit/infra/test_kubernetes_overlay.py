@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from services.actuator.kubernetes import STEPS
 from tests.unit.infra.deploy_helpers import (
     deployed,
     of_kind,
@@ -69,3 +70,10 @@ def test_the_second_lock_is_on_the_account_that_the_role_is_bound_to() -> None:
     written = {r for rule in role["rules"] for r in rule["resources"] if r.endswith("/scale")}
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert set(rule["resources"]) == written
+
+
+def test_the_actuators_steps_are_those_that_the_policy_admits() -> None:
+    (policy,) = of_kind(OVERLAY, "ValidatingAdmissionPolicy")
+    rules = {one["expression"] for one in policy["spec"]["validations"]}
+    assert f"variables.after <= {STEPS.times} * variables.before + {STEPS.more}" in rules
+    assert f"{STEPS.times} * variables.after >= variables.before" in rules

@@ -21,6 +21,7 @@ from services.actuator.target import (
     Present,
     Read,
     Reading,
+    StepLimits,
     TargetRequest,
     Withdrawal,
     Write,
@@ -108,7 +109,11 @@ class Target:
 
 class System:
     def __init__(
-        self, modes: Modes | None = None, use: float = HOT, stale_s: float | None = STALE_S
+        self,
+        modes: Modes | None = None,
+        use: float = HOT,
+        stale_s: float | None = STALE_S,
+        limits: StepLimits | None = None,
     ) -> None:
         self.clock, self.target = ManualClock(1000.0), Target()
         self.bus = MemoryBus(self.clock)
@@ -116,7 +121,7 @@ class System:
         self.bus.add(lambda: Service(SoldierHandler(CLUSTER, tuned_parameters(), GRACE_S)))
         self.bus.add(
             lambda: Service(
-                ActuatorHandler(CLUSTER, modes or Modes(), GRACE_S, stale_s),
+                ActuatorHandler(CLUSTER, modes or Modes(), GRACE_S, stale_s, limits=limits),
                 self.target,
             )
         )

@@ -343,6 +343,20 @@ def test_an_app_that_went_while_ticks_were_skipped_is_declared_as_removed() -> N
     assert found == [("shop/web", True), ("shop/api", False)]
 
 
+def test_an_app_that_went_while_the_collector_was_down_is_declared_as_removed() -> None:
+    names = ("shop/gone", "shop/web", "payments-0001")
+    before = [AppDeclared(app=name, domain="shop", ordinal=0) for name in names]
+
+    async def play(source: PrometheusSource) -> Any:
+        source.recall(before)
+        first = [(one.app, one.removed) for one in await source.inventory()]
+        return first, [(one.app, one.removed) for one in await source.inventory()]
+
+    first, again = FakePrometheus().use(play, declared=None, cluster=PlayedView("shop/web"))
+    assert first == [("shop/gone", True), ("shop/web", False)]
+    assert again == [("shop/web", False)]
+
+
 def test_requests_of_a_stateful_set_are_its_own_unless_a_deployment_has_its_name() -> None:
     view = PlayedView("shop/db", "shop/statefulsets/db", "shop/statefulsets/queue")
     named = [series("1", namespace="shop", app="db"), series("2", namespace="shop", app="queue")]

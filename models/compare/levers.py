@@ -36,7 +36,7 @@ _KEPT_MIN: Final = 20
 """Minutes that it stays prepared after the last rise it saw."""
 _APP_AHEAD_MIN: Final = 4
 """Minutes that it looks ahead at an app's demand: pods start within."""
-_MOST_NEED: Final = np.float32(1.5)
+MOST_NEED: Final = np.float32(1.5)
 """Largest factor on an app's need."""
 _LOSS_AHEAD_MIN: Final = 10
 """Minutes before a loss of capacity from which the oracle prepares for it."""
@@ -129,11 +129,11 @@ def _belief(
 
 
 def _need(known: Foresight, _world: World) -> Residual:
-    return neutral(len(known.rising))._replace(need=np.clip(known.app, 1.0, _MOST_NEED))
+    return neutral(len(known.rising))._replace(need=np.clip(known.app, 1.0, MOST_NEED))
 
 
 def _need_soon(known: Foresight, _world: World) -> Residual:
-    return neutral(len(known.rising))._replace(need=np.clip(known.app_soon, 1.0, _MOST_NEED))
+    return neutral(len(known.rising))._replace(need=np.clip(known.app_soon, 1.0, MOST_NEED))
 
 
 def _need_always(known: Foresight, _world: World) -> Residual:

@@ -93,6 +93,14 @@ class Run(Generic[S]):
             self._overruns_before,
         ) = copy.deepcopy(snapshot.decided)  # fmt: skip
 
+    def fork(self, snapshot: RunSnapshot) -> None:
+        """Continue from a snapshot of a run with another forecaster; this one's starts anew."""
+        self.restore(snapshot)
+        observation = self._world.observe(self._controller.pipeline)
+        self._forecaster_state = (
+            None if self._forecaster is None else self._forecaster.start(observation)
+        )
+
     def decisions(self) -> Decisions:
         """Counts since the end of the warm-up."""
         before, after = self._overruns_before, _overruns(self._controller, self._state)

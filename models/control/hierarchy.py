@@ -5,6 +5,7 @@ when the first tick of a minute is lost: here the next tick decides, while the C
 uses first ticks only and grants nothing in that minute. In lock-step no tick is lost.
 """
 
+import copy
 from typing import NamedTuple
 
 from models.cluster import rows
@@ -61,6 +62,17 @@ class Heuristic:
         self._commander = Commander(inventory, parameters)
         self._every = ticks_per_minute(inventory.tick_s)
         self._plan = empty_plan(0, inventory.domain.size, pools)
+
+    def borrowing(self, other: "Heuristic", *, commander: bool, soldiers: bool) -> "Heuristic":
+        """A copy with the Commander or the Soldiers of another one, their policies included."""
+        mixed = copy.copy(self)
+        if commander:
+            mixed._commander = other._commander  # noqa: SLF001  of its own class
+            mixed._advisers = mixed._advisers._replace(commander=other._advisers.commander)  # noqa: SLF001
+        if soldiers:
+            mixed._estimator, mixed._soldiers = other._estimator, other._soldiers  # noqa: SLF001
+            mixed._advisers = mixed._advisers._replace(soldier=other._advisers.soldier)  # noqa: SLF001
+        return mixed
 
     def start(self, observation: Observation) -> HeuristicState:
         """The state before the first observation."""

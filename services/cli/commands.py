@@ -46,6 +46,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.comparison.race:race",
         "Run controllers side by side: the same scenario and seed, in lock-step, live.",
     ),
+    "blame": Command(
+        "services.cli.comparison.blame:blame_command",
+        "Share a breach among forecast, Commander, Soldiers and provisioner.",
+    ),
     "up": Command(
         "services.cli.system.up:up",
         "Start the whole system on a simulated cluster: Kafka, every service, and a live view.",

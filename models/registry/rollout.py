@@ -44,9 +44,12 @@ class Rules:
     """When a candidate moves on, and when it is taken back."""
 
     shadow_decisions: int = 15
-    """Decisions in shadow before the first canary."""
+    """Decisions in shadow, with known outcomes, before the first canary."""
     stage_decisions: int = 10
-    """Decisions in each stage of the canary."""
+    """The same in each stage of the canary."""
+    patience_decisions: int = 30
+    """Decisions of a stage whose outcomes may stay unknown. After more of them the candidate is
+    taken back: what cannot be judged is not promoted, and does not wait for ever."""
     shares: tuple[float, ...] = (0.05, 0.30, 1.0)
     """Of the domains, by stage of the canary."""
     most_worse: float = 0.02
@@ -81,9 +84,11 @@ class Sample(NamedTuple):
     """Why the candidate's answer could not be used; empty: it could."""
     cost_incumbent: float = 0.0
     cost_candidate: float = 0.0
-    """What both lost by the same outcomes, or would have; 0 while no outcome is known."""
+    """What both lost by the same outcomes, or would have."""
     differs: float = 0.0
     """Share of the outputs that differ noticeably."""
+    known: bool = True
+    """Whether an outcome is known that these costs come from."""
 
 
 class Change(NamedTuple):
@@ -111,6 +116,8 @@ class Rollout:
     hold_at: str = "serving"
     decisions: int = 0
     """Of the candidate in this stage."""
+    outcomes: int = 0
+    """Of them, those with known outcomes."""
     cost_incumbent: float = 0.0
     cost_candidate: float = 0.0
     differs: float = 0.0
@@ -188,13 +195,18 @@ def observed(rollout: Rollout, sample: Sample, tick: int, rules: Rules) -> Moved
         rollout,
         tick=tick,
         decisions=rollout.decisions + 1,
+        outcomes=rollout.outcomes + sample.known,
         cost_incumbent=rollout.cost_incumbent + sample.cost_incumbent,
         cost_candidate=rollout.cost_candidate + sample.cost_candidate,
         differs=rollout.differs + sample.differs,
     )
     enough = rules.shadow_decisions if rollout.stage == Stage.SHADOW else rules.stage_decisions
-    if rollout.decisions < enough:
-        return rollout, None
+    if rollout.outcomes < enough:
+        unknown = rollout.decisions - rollout.outcomes
+        if unknown <= rules.patience_decisions:
+            return rollout, None
+        text = f"the outcomes of {unknown} decisions are not known: it cannot be judged"
+        return _taken_back(rollout, text, tick, rules)
     excess = _excess(rollout)
     # Written so that a cost that is no number is worse, too.
     if not excess <= rules.most_worse:
@@ -283,12 +295,14 @@ def _without_candidate(rollout: Rollout) -> Rollout:
 
 
 def _fresh(rollout: Rollout) -> Rollout:
-    return replace(rollout, decisions=0, cost_incumbent=0.0, cost_candidate=0.0, differs=0.0)
+    return replace(
+        rollout, decisions=0, outcomes=0, cost_incumbent=0.0, cost_candidate=0.0, differs=0.0
+    )
 
 
 def _excess(rollout: Rollout) -> float:
     """By which share the candidate costs more."""
-    # Without outcomes, or without any cost, nothing is known against it.
+    # Without any cost, nothing is known against it.
     base = max(rollout.cost_incumbent, _LEAST_COST)
     return (rollout.cost_candidate - rollout.cost_incumbent) / base
 
@@ -297,11 +311,12 @@ _LEAST_COST: Final = 1e-9
 
 
 def _evidence(rollout: Rollout) -> dict[str, float]:
-    decisions = max(rollout.decisions, 1)
+    decisions, outcomes = max(rollout.decisions, 1), max(rollout.outcomes, 1)
     found = {
         "decisions": float(rollout.decisions),
-        "cost_candidate": rollout.cost_candidate / decisions,
-        "cost_incumbent": rollout.cost_incumbent / decisions,
+        "outcomes": float(rollout.outcomes),
+        "cost_candidate": rollout.cost_candidate / outcomes,
+        "cost_incumbent": rollout.cost_incumbent / outcomes,
         "differs": rollout.differs / decisions,
     }
     # Events cannot carry what is no number.

@@ -24,6 +24,7 @@ from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
 from models.registry.load import Artefact
 from models.registry.rollout import Sample
+from services._kit.answering import timed
 from services._kit.following import Deciding
 
 MODEL: Final = "commander"
@@ -144,15 +145,12 @@ def _answer(
     now: Callable[[], float],
     most_s: float,
 ) -> tuple[Residual | None, str]:
-    began = now()
     try:
-        found = _full(policy.ask(*asked), domains)
+        answer, slow = timed(lambda: policy.ask(*asked), now, most_s)
+        found = _full(answer, domains)
     except Exception as error:  # noqa: BLE001  whatever went wrong, somebody else decides
         return None, f"{policy.name}: {' '.join(str(error).split())[:200] or type(error).__name__}"
-    seconds = now() - began
-    if seconds > most_s:
-        return None, f"{policy.name}: took {seconds:.3f} s, over {most_s:g} s"
-    return found, ""
+    return (None, f"{policy.name}: {slow}") if slow else (found, "")
 
 
 def _full(residual: Residual, domains: int) -> Residual:

@@ -258,9 +258,10 @@ class ForecasterHandler(Handler[ForecasterState]):
     ) -> tuple[ForecasterState, list[Event]]:
         """Judge what the networks answered in this tick."""
         assert self._switch is not None  # noqa: S101  the caller checked
-        asked, sample = self._switch.asked, None
-        if asked is not None:
-            trial, sample = tried(state.trial, asked, tick // self._per_minute, newest)
+        asked, sample, candidate = self._switch.asked, None, state.rollout.candidate
+        if asked is not None and candidate is not None:
+            minute = tick // self._per_minute
+            trial, sample = tried(state.trial, candidate.sha256, asked, minute, newest)
             state = replace(state, trial=trial)
         problem = self._switch.problem
         rollout, events = self._follower.judge(state.rollout, sample, problem, tick, time)

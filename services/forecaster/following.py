@@ -22,6 +22,8 @@ _AHEAD_MIN: Final = HORIZONS_MIN[0]
 class Trial:
     """Forecasts of both networks that wait for their outcome."""
 
+    candidate_sha256: str = ""
+    """Whose they are: those of an earlier candidate say nothing about this one."""
     minutes: tuple[int, ...] = ()
     incumbent: tuple[tuple[float, ...], ...] = ()
     """Per minute, the median of each domain at the shortest horizon."""
@@ -51,15 +53,21 @@ def serving_of(deciding: Deciding[Model], shipped: Model) -> Serving:
     return Serving(deciding.incumbent or spare, spare, deciding.candidate, deciding.applied)
 
 
-def tried(trial: Trial, asked: Asked, minute: int, actual: F64) -> tuple[Trial, Sample]:
+def tried(
+    trial: Trial, sha256: str, asked: Asked, minute: int, actual: F64
+) -> tuple[Trial, Sample]:
     """Add the answers of a minute, and judge those whose outcome [D] this minute is."""
-    ours = theirs = 0.0
+    if trial.candidate_sha256 != sha256:
+        trial = Trial(sha256)
+    sample = Sample(asked.fault, differs=asked.differs, known=False)
     if minute - _AHEAD_MIN in trial.minutes:
         at = trial.minutes.index(minute - _AHEAD_MIN)
         ours, theirs = _loss(trial.incumbent[at], actual), _loss(trial.candidate[at], actual)
-    sample = Sample(asked.fault, ours, theirs, asked.differs)
+        if ours is not None and theirs is not None:
+            sample = sample._replace(cost_incumbent=ours, cost_candidate=theirs, known=True)
     kept = [i for i, one in enumerate(trial.minutes) if minute - _AHEAD_MIN < one < minute]
     trial = Trial(
+        sha256,
         (*(trial.minutes[i] for i in kept), minute),
         (*(trial.incumbent[i] for i in kept), tuple(asked.incumbent.tolist())),
         (*(trial.candidate[i] for i in kept), tuple(asked.candidate.tolist())),
@@ -67,9 +75,9 @@ def tried(trial: Trial, asked: Asked, minute: int, actual: F64) -> tuple[Trial, 
     return trial, sample
 
 
-def _loss(forecast: tuple[float, ...], actual: F64) -> float:
-    """Mean absolute log error over the domains that were observed."""
+def _loss(forecast: tuple[float, ...], actual: F64) -> float | None:
+    """Mean absolute log error over the domains that were observed; None if there are none."""
     with np.errstate(invalid="ignore"):
         errors = np.abs(np.log1p(np.array(forecast)) - np.log1p(actual))
     known = errors[np.isfinite(errors)]
-    return float(known.mean()) if known.size else 0.0
+    return float(known.mean()) if known.size else None

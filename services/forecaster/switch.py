@@ -5,14 +5,16 @@ incumbent has answered already.
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from models.cluster.arrays import F64, Mask
 from models.forecaster.learned.inputs import NetworkInputs
-from models.forecaster.learned.serving import Model, Network, NetworkOutput
-from models.forecaster.port import MEDIAN
+from models.forecaster.learned.serving import Model, NetworkOutput, Origin
+from models.forecaster.port import HORIZONS_MIN, MEDIAN, QUANTILES
+from services._kit.answering import timed
 
 _NOTICEABLE: Final = 0.01
 """Relative difference of medians that counts as different."""
@@ -37,14 +39,14 @@ class Asked(NamedTuple):
 
 
 class Switch:
-    """A network for the forecaster, made of two; the service sets them before each tick."""
+    """A network for the forecaster, made of several; the service sets them before each tick."""
 
     def __init__(self, now: Callable[[], float], most_s: float) -> None:
-        """`most_s` bounds the time of a candidate's answer, by the clock `now`."""
+        """`most_s` bounds the time of a promoted network's answer, by the clock `now`."""
         self._now, self._most_s = now, most_s
-        self._incumbent: Network | None = None
-        self._spare: Network | None = None
-        self._candidate: Network | None = None
+        self._incumbent: Model | None = None
+        self._spare: Model | None = None
+        self._candidate: Model | None = None
         self._applied: Mask = np.zeros(0, np.bool_)
         self.asked: Asked | None = None
         """The last answers of both; None if no candidate was asked."""
@@ -52,51 +54,70 @@ class Switch:
         """Why the incumbent could not answer, so that the spare did; empty: it could."""
 
     def set(self, incumbent: Model, spare: Model, candidate: Model | None, applied: Mask) -> None:
-        """Before a tick. `applied` [D] are the domains that the candidate answers for."""
-        self._incumbent, self._spare = incumbent.network, spare.network
-        self._candidate = None if candidate is None else candidate.network
+        """Before a tick. `applied` [D] are the domains that the candidate answers for.
+
+        The incumbent's corrector is that of the model that this switch is a part of.
+        """
+        self._incumbent, self._spare, self._candidate = incumbent, spare, candidate
         self._applied, self.asked, self.problem = applied, None, ""
 
     def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         """Forecast from each origin."""
-        output = self._of_incumbent(inputs)
-        # Warming up asks for many minutes at once: that is no decision.
-        if self._candidate is None or inputs.scale.size != self._applied.size:
+        # Warming up asks for many minutes at once: that is no decision, and takes its time.
+        deciding = inputs.scale.size == self._applied.size
+        output = self._of_incumbent(inputs, self._most_s if deciding else inf)
+        if self._candidate is None or not deciding:
             return output
-        began = self._now()
-        try:
-            answer = self._candidate.predict(inputs)
-            fault = problem_of(answer, inputs)
-        except Exception as error:  # noqa: BLE001  whatever went wrong, the incumbent has answered
-            answer, fault = output, f"failed: {' '.join(repr(error).split())[:200]}"
-        seconds = self._now() - began
-        if not fault and seconds > self._most_s:
-            fault = f"took {seconds:.3f} s, over {self._most_s:g} s"
-        ours, theirs = output.values[:, 0, MEDIAN], answer.values[:, 0, MEDIAN]
-        self.asked = Asked(fault, ours, np.full_like(ours, np.nan) if fault else theirs)
-        if fault or not self._applied.any():
+        answer, fault = self._answer(self._candidate, inputs, self._most_s)
+        ours = output.values[:, 0, MEDIAN]
+        theirs = np.full_like(ours, np.nan) if answer is None else answer.values[:, 0, MEDIAN]
+        self.asked = Asked(fault, ours, theirs)
+        if answer is None or not self._applied.any():
             return output
-        return NetworkOutput(
-            np.where(self._applied[:, None, None], answer.values, output.values),
-            np.where(self._applied[:, None], answer.peak, output.peak),
-            np.where(self._applied[:, None, None], answer.hidden, output.hidden),
-        )
+        return _mixed(output, answer, self._candidate, self._applied)
 
-    def _of_incumbent(self, inputs: NetworkInputs) -> NetworkOutput:
+    def _of_incumbent(self, inputs: NetworkInputs, most_s: float) -> NetworkOutput:
         assert self._incumbent is not None  # noqa: S101  set before each tick
         assert self._spare is not None  # noqa: S101  as above
         if self._incumbent is self._spare:
-            return self._incumbent.predict(inputs)
+            return self._incumbent.network.predict(inputs)
+        output, self.problem = self._answer(self._incumbent, inputs, most_s)
+        if output is not None:
+            return output
+        every = np.ones(inputs.scale.size, np.bool_)
+        answer = self._spare.network.predict(inputs)
+        return _mixed(answer, answer, self._spare, every)
+
+    def _answer(
+        self, model: Model, inputs: NetworkInputs, most_s: float
+    ) -> tuple[NetworkOutput | None, str]:
+        """What a promoted network answers, or why it cannot be used."""
         try:
-            output = self._incumbent.predict(inputs)
-            self.problem = problem_of(output, inputs)
-        except Exception as error:  # noqa: BLE001  the spare still answers
-            self.problem = f"failed: {' '.join(repr(error).split())[:200]}"
-        return self._spare.predict(inputs) if self.problem else output
+            answer, fault = timed(lambda: model.network.predict(inputs), self._now, most_s)
+            fault = problem_of(answer, inputs) or fault
+        except Exception as error:  # noqa: BLE001  whatever went wrong, another one answers
+            return None, f"failed: {' '.join(repr(error).split())[:200]}"
+        return (None, fault) if fault else (answer, "")
+
+
+def _mixed(ours: NetworkOutput, theirs: NetworkOutput, model: Model, rows: Mask) -> NetworkOutput:
+    """Another model's answer in some rows, with its own hidden state and corrector."""
+    return ours._replace(
+        values=np.where(rows[:, None, None], theirs.values, ours.values),
+        peak=np.where(rows[:, None], theirs.peak, ours.peak),
+        others=(
+            *(one._replace(rows=one.rows & ~rows) for one in ours.others),
+            Origin(rows, theirs.hidden, model.corrector),
+        ),
+    )
 
 
 def problem_of(output: NetworkOutput, inputs: NetworkInputs) -> str:
     """Why an answer cannot be used; rows without any traffic have none."""
+    expected = inputs.scale.size, len(HORIZONS_MIN), len(QUANTILES)
+    shapes = output.values.shape, output.peak.shape, output.hidden.shape[:2]
+    if shapes != (expected, expected[:2], expected[:2]):
+        return f"quantiles: expected the shape {list(expected)}, got {list(output.values.shape)}"
     seen = ~np.isnan(inputs.scale)
     values, peak = output.values[seen], output.peak[seen]
     if not (np.isfinite(values).all() and np.isfinite(peak).all()):

@@ -192,13 +192,21 @@ def opened_artefact(found: VerifiedArtefact, where: str, threads: int = 1) -> Ar
     # The shipped one was compared when its digest was pinned.
     if found.signed_by != PINNED:
         _check_samples(session, found.samples, where)
-    saved = files.get(CORRECTOR)
-    return Artefact(
-        card,
-        session,
-        manifest,
-        None if saved is None else corrector.read(saved, f"{where}: {CORRECTOR}"),
-    )
+    fitted = None
+    if CORRECTOR in files:
+        fitted = corrector.read(files[CORRECTOR], f"{where}: {CORRECTOR}")
+        _check_corrector(fitted, manifest, f"{where}: {CORRECTOR}")
+    return Artefact(card, session, manifest, fitted)
+
+
+def _check_corrector(found: corrector.Corrector, manifest: Manifest, where: str) -> None:
+    """Refuse one that was fitted on the hidden state of another network."""
+    width = next(one.shape[-1] for one in manifest.outputs if one.name == "hidden")
+    features = width + 2 * corrector.ERRORS if isinstance(width, int) else 0
+    shape = len(HORIZONS_MIN), features
+    fits = found.mean.shape == found.spread.shape == shape
+    if not fits or found.weights.shape != (len(HORIZONS_MIN), features + 1):
+        raise InputError(f"{where}: was fitted on another network; fit it anew")
 
 
 def _check_samples(session: Session, samples: Samples | None, where: str) -> None:

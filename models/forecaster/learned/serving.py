@@ -34,6 +34,17 @@ FAILED, UNSEEN, SHORT, NO_NUMBER = "model-failed", "nothing-seen", "short-histor
 _LEAST: Final = 1e-9
 
 
+class Origin(NamedTuple):
+    """The network that some of the rows come from. B rows, H horizons, d hidden."""
+
+    rows: Mask
+    """[B]."""
+    hidden: F64
+    """[B, H, d] of this network: another one's is of another width, and means something else."""
+    corrector: Corrector | None
+    """Fitted on this network's hidden state."""
+
+
 class NetworkOutput(NamedTuple):
     """B rows, H horizons, Q quantiles, d hidden."""
 
@@ -43,6 +54,8 @@ class NetworkOutput(NamedTuple):
     """[B, H] .9 quantile of the highest minute until then."""
     hidden: F64
     """[B, H, d] hidden state that the values are read from, for the corrector."""
+    others: tuple[Origin, ...] = ()
+    """Rows that other networks answered."""
 
 
 class Network(Protocol):
@@ -87,6 +100,8 @@ class NetworkForecast(NamedTuple):
     """[R, H, d]."""
     refused: F64
     """[R, H] size of a correction that was refused as too large; else 0."""
+    others: tuple[Origin, ...] = ()
+    """Rows that other networks answered."""
 
     @property
     def usable(self) -> Mask:
@@ -95,8 +110,8 @@ class NetworkForecast(NamedTuple):
         return usable
 
     def rows(self, rows: slice) -> "NetworkForecast":
-        """Only these rows."""
-        return NetworkForecast._make(part[rows] for part in self)
+        """Only these rows of one network's answer."""
+        return NetworkForecast._make((*(part[rows] for part in self[:-1]), ()))
 
 
 class Served(NamedTuple):
@@ -127,21 +142,40 @@ def query(model: Model, inputs: NetworkInputs, history_min: I32) -> NetworkForec
     values = np.where(usable[..., None], output.values, np.nan)
     peak = np.where(usable, output.peak, np.nan)
     refused = np.zeros(peak.shape)
-    return NetworkForecast(values[..., MEDIAN], values, peak, reason, output.hidden, refused)
+    raw, hidden = values[..., MEDIAN], output.hidden
+    return NetworkForecast(raw, values, peak, reason, hidden, refused, output.others)
 
 
 def apply_corrector(
     network: NetworkForecast, corrector: Corrector | None, errors: F64
 ) -> NetworkForecast:
-    """Correct by the last errors [R, H, 12], if there is a corrector that is known to help."""
-    if corrector is None or not corrector.used or not network.usable.any():
+    """Correct by the last errors [R, H, 12], each row as its own network's corrector says."""
+    if not network.usable.any():
         return network
-    corrected = correct(corrector, network.hidden, errors, network.values)
+    ours = np.ones(network.usable.shape, np.bool_)
+    for other in network.others:
+        ours &= ~other.rows
+    for origin in (Origin(ours, network.hidden, corrector), *network.others):
+        # One that is not known to help is not used.
+        if origin.corrector is not None and origin.corrector.used:
+            network = _corrected(network, origin, origin.corrector, errors)
+    return network
+
+
+def _corrected(
+    network: NetworkForecast, origin: Origin, corrector: Corrector, errors: F64
+) -> NetworkForecast:
+    rows = origin.rows[:, None]
+    found = correct(corrector, origin.hidden, errors, network.values)
     # The peak is shifted by the same factor as the median; a median of zero stays as it is.
     factor = np.ones(network.raw.shape)
-    np.divide(corrected.values[..., MEDIAN], network.raw, out=factor, where=network.raw > 0)
-    refused = np.where(corrected.refused & network.usable[:, None], corrected.rate, 0.0)
-    return network._replace(values=corrected.values, peak=network.peak * factor, refused=refused)
+    np.divide(found.values[..., MEDIAN], network.raw, out=factor, where=rows & (network.raw > 0))
+    refused = found.refused & network.usable[:, None]
+    return network._replace(
+        values=np.where(rows[..., None], found.values, network.values),
+        peak=network.peak * factor,
+        refused=np.where(rows, np.where(refused, found.rate, 0.0), network.refused),
+    )
 
 
 def serve(

@@ -193,6 +193,29 @@ def test_a_cost_that_is_no_number_takes_the_candidate_back() -> None:
     assert np.isfinite(list(change.evidence.values())).all()
 
 
+def test_only_decisions_with_known_outcomes_move_a_candidate_on() -> None:
+    unknown = Sample(known=False)
+    rollout, phases = play(promoted(), range(1, 20), unknown)
+    assert phases == []
+    rollout, phases = play(rollout, range(20, 23))
+    assert phases == ["canary 0.05"]
+    rollout, phases = play(rollout, range(23, 30), unknown)
+    assert phases == []
+    rollout, _ = play(rollout, range(30, 36))
+    assert rollout.incumbent == NEW
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_stage_whose_outcomes_stay_unknown_ends_in_what_worked(known: int) -> None:
+    rollout, _ = play(promoted(), range(1, 1 + known))
+    rollout, phases = play(rollout, range(10, 10 + RULES.patience_decisions), Sample(known=False))
+    assert phases == []
+    rollout, change = observed(rollout, Sample(known=False), 99, RULES)
+    assert change is not None
+    assert (change.phase, rollout.incumbent) == ("rolled-back", OLD)
+    assert "cannot be judged" in change.reason
+
+
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=20, unique=True))
 def test_later_stages_contain_the_earlier_ones_and_the_last_is_everybody(ids: list[str]) -> None:
     few, more, every = (chosen(ids, "v", share) for share in RULES.shares)

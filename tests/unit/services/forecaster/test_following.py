@@ -18,7 +18,7 @@ from services._kit.memory import MemoryBus
 from services._kit.models import LoadedModel, LoadModel
 from services.forecaster.decide import ForecasterHandler
 from tests.service_helpers import CLUSTER
-from tests.unit.models.forecaster.fake_network import FakeNetwork, model_of
+from tests.unit.models.forecaster.fake_network import HIDDEN, FakeNetwork, model_of
 from tests.unit.services.forecaster.forecaster_service_helpers import (
     GRACE_S,
     backfill,
@@ -49,10 +49,12 @@ class Shelf:
 class Slow(FakeNetwork):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
-        self._clock = clock
+        self._clock, self.most = clock, 1000
 
     def predict(self, inputs: NetworkInputs) -> NetworkOutput:
-        self._clock.advance(0.6)
+        self.most -= 1
+        if self.most >= 0:
+            self._clock.advance(0.6)
         return super().predict(inputs)
 
 
@@ -128,15 +130,16 @@ def models_at(bus: MemoryBus, minute: int) -> list[str]:
 def test_a_good_network_is_swapped_in_by_stages_and_forecasts_name_it(put: Put) -> None:
     bus, _ = put(a=FakeNetwork())
     promote(bus)
-    minutes(bus, 2, 8)
+    minutes(bus, 2, 12)
     assert phases(bus) == [
         "loading", "shadow", "canary 0.05", "canary 0.3", "canary 1", "serving 1"
     ]  # fmt: skip
     domains = len(CLUSTER.domain_names)
-    named = [models_at(bus, minute).count("tft/a") for minute in range(1, 9)]
-    # Two minutes of shadow, one with one domain, one with two of five, then all.
-    assert named == [0, 0, 0, 1, 2, domains, domains, domains]
-    assert set(models_at(bus, 8)) == {"tft/a"}
+    named = [models_at(bus, minute).count("tft/a") for minute in range(7, 13)]
+    # Outcomes are five minutes away. Two of them in shadow, one with one domain, one with two of
+    # five, then all.
+    assert named == [0, 0, 1, 2, domains, domains]
+    assert set(models_at(bus, 12)) == {"tft/a"}
     assert bus.dead_letters == []
 
 
@@ -159,8 +162,8 @@ def test_an_answer_that_cannot_be_used_is_never_used_and_ends_the_rollout_in_its
     promote(bus)
     last = 2
     if stage == "canary":
-        minutes(bus, 2, 4)
-        last = 5
+        minutes(bus, 2, 9)
+        last = 10
     # The network goes bad: the process has it open, so it is replaced inside.
     bad = make(bus)
     shelf.models["a"].predict = bad.predict
@@ -176,8 +179,7 @@ def test_an_answer_that_cannot_be_used_is_never_used_and_ends_the_rollout_in_its
 
 
 def test_a_network_that_forecasts_worse_than_the_incumbent_is_taken_back(put: Put) -> None:
-    # Long enough to see outcomes, which are five minutes away.
-    bus, _ = put(rules=Rules(shadow_decisions=8, stage_decisions=1), a=FakeNetwork(factor=1.5))
+    bus, _ = put(a=FakeNetwork(factor=1.5))
     promote(bus)
     minutes(bus, 2, 10)
     assert phases(bus)[-1] == "rolled-back"
@@ -199,54 +201,113 @@ def test_what_cannot_be_loaded_is_refused_and_the_shipped_one_goes_on(put: Put) 
 def test_a_restart_in_any_stage_continues_in_that_stage_with_the_same_names(put: Put) -> None:
     without, _ = put(a=FakeNetwork())
     promote(without)
-    minutes(without, 2, 8)
+    minutes(without, 2, 12)
     bus, shelf = put(a=FakeNetwork())
     promote(bus)
-    for minute in range(2, 9):
+    for minute in range(2, 13):
         restart(bus)
         minutes(bus, minute, minute)
     assert phases(bus) == phases(without)
-    assert [models_at(bus, m) for m in range(1, 9)] == [models_at(without, m) for m in range(1, 9)]
+    found = [[models_at(one, minute) for minute in range(1, 13)] for one in (bus, without)]
+    assert found[0] == found[1]
     # It was opened again by every process.
-    assert len(shelf.asked) >= 7
+    assert len(shelf.asked) >= 11
 
 
 def test_a_restart_without_the_store_serves_what_ships_and_says_so(put: Put) -> None:
     bus, shelf = put(a=FakeNetwork())
     promote(bus)
-    minutes(bus, 2, 8)
+    minutes(bus, 2, 12)
     shelf.models.clear()
     restart(bus)
-    minutes(bus, 9, 9)
+    minutes(bus, 13, 13)
     assert phases(bus)[-1] == "heuristic"
-    assert set(models_at(bus, 9)) == {"tft/fake"}
-    (note,) = {e.review_reason for e in bus.events(DemandForecast) if e.tick == 9 * TICKS}
+    assert set(models_at(bus, 13)) == {"tft/fake"}
+    (note,) = {e.review_reason for e in bus.events(DemandForecast) if e.tick == 13 * TICKS}
     assert note == "tft/a: is not signed"
     shelf.models["a"] = FakeNetwork()
-    minutes(bus, 10, 20)
-    assert set(models_at(bus, 20)) == {"tft/a"}
+    minutes(bus, 14, 24)
+    assert set(models_at(bus, 24)) == {"tft/a"}
 
 
 def test_an_operator_rolls_back_at_once_and_the_next_forecast_shows_it(put: Put) -> None:
     bus, _ = put(a=FakeNetwork())
     promote(bus)
-    minutes(bus, 2, 8)
+    minutes(bus, 2, 12)
     promote(bus, number=1, status="rolled-back", version="shipped", sha256="")
-    minutes(bus, 9, 9)
-    assert set(models_at(bus, 9)) == {"tft/fake"}
+    minutes(bus, 13, 13)
+    assert set(models_at(bus, 13)) == {"tft/fake"}
     assert phases(bus)[-1] == "rolled-back"
 
 
 def test_a_promoted_network_that_goes_bad_later_gives_way_to_the_one_before(put: Put) -> None:
     bus, shelf = put(a=FakeNetwork())
     promote(bus)
-    minutes(bus, 2, 8)
+    minutes(bus, 2, 12)
     shelf.models["a"].fails = True
-    minutes(bus, 9, 10)
+    minutes(bus, 13, 14)
     assert phases(bus)[-1] == "rolled-back"
-    assert bus.events(ModelJudged)[-1].tick == 9 * TICKS
-    assert set(models_at(bus, 9)) == {"tft/fake"}
-    assert set(models_at(bus, 10)) == {"tft/fake"}
+    assert bus.events(ModelJudged)[-1].tick == 13 * TICKS
+    assert set(models_at(bus, 13)) == {"tft/fake"}
+    assert set(models_at(bus, 14)) == {"tft/fake"}
+
+
+def test_a_promoted_network_that_becomes_slow_gives_way_and_one_stall_is_no_evidence(
+    put: Put,
+) -> None:
+    bus, shelf = put(a=FakeNetwork())
+    promote(bus)
+    minutes(bus, 2, 12)
+    slow = Slow(bus.clock)  # type: ignore[arg-type]
+    slow.most = 1
+    shelf.models["a"].predict = slow.predict
+    minutes(bus, 13, 13)
+    assert set(models_at(bus, 13)) == {"tft/a"}
+    slow.most = 1000
+    minutes(bus, 14, 14)
+    assert set(models_at(bus, 14)) == {"tft/fake"}
+    assert "took 0.600 s" in bus.events(ModelJudged)[-1].reason
+
+
+class Wide(FakeNetwork):
+    """With a larger hidden state than the shipped one."""
+
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
+        output = super().predict(inputs)
+        return output._replace(hidden=np.ones((*output.hidden.shape[:2], HIDDEN + 3)))
+
+
+class Shapeless(FakeNetwork):
+    """Without one of the horizons."""
+
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
+        output = super().predict(inputs)
+        return output._replace(values=output.values[:, 1:])
+
+
+def test_a_network_with_another_hidden_state_is_served_and_one_of_another_shape_taken_back(
+    put: Put,
+) -> None:
+    bus, _ = put(a=Wide())
+    promote(bus)
+    minutes(bus, 2, 12)
+    assert set(models_at(bus, 12)) == {"tft/a"}
+    bus, _ = put(a=Shapeless())
+    promote(bus)
+    minutes(bus, 2, 3)
+    assert phases(bus) == ["loading", "shadow", "rolled-back"]
+    assert "expected the shape" in bus.events(ModelJudged)[-1].reason
+    assert set(models_at(bus, 3)) == {"tft/fake"}
+
+
+def test_a_candidate_without_any_outcome_is_taken_back_in_the_end(put: Put) -> None:
+    rules = Rules(shadow_decisions=2, stage_decisions=1, patience_decisions=4)
+    bus, _ = put(rules=rules, a=FakeNetwork())
+    promote(bus)
+    # Five minutes pass before the first outcome: with less patience than that there is none.
+    minutes(bus, 2, 6)
+    assert phases(bus) == ["loading", "shadow", "rolled-back"]
+    assert "outcomes of 5 decisions are not known" in bus.events(ModelJudged)[-1].reason
 
 
 def test_a_forecaster_with_a_rule_says_that_it_serves_no_network(put: Put) -> None:

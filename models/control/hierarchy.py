@@ -63,15 +63,28 @@ class Heuristic:
         self._every = ticks_per_minute(inventory.tick_s)
         self._plan = empty_plan(0, inventory.domain.size, pools)
 
+    @property
+    def advisers(self) -> Advisers:
+        """The policies beside it."""
+        return self._advisers
+
+    def advised(self, advisers: Advisers) -> "Heuristic":
+        """A copy with other policies beside it."""
+        other = copy.copy(self)
+        other._advisers = advisers  # noqa: SLF001  of its own class
+        return other
+
     def borrowing(self, other: "Heuristic", *, commander: bool, soldiers: bool) -> "Heuristic":
         """A copy with the Commander or the Soldiers of another one, their policies included."""
-        mixed = copy.copy(self)
+        advisers = Advisers(
+            other.advisers.commander if commander else self.advisers.commander,
+            other.advisers.soldier if soldiers else self.advisers.soldier,
+        )
+        mixed = self.advised(advisers)
         if commander:
             mixed._commander = other._commander  # noqa: SLF001  of its own class
-            mixed._advisers = mixed._advisers._replace(commander=other._advisers.commander)  # noqa: SLF001
         if soldiers:
             mixed._estimator, mixed._soldiers = other._estimator, other._soldiers  # noqa: SLF001
-            mixed._advisers = mixed._advisers._replace(soldier=other._advisers.soldier)  # noqa: SLF001
         return mixed
 
     def start(self, observation: Observation) -> HeuristicState:

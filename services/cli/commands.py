@@ -50,6 +50,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.comparison.blame:blame_command",
         "Share a breach among forecast, Commander, Soldiers and provisioner.",
     ),
+    "counterfactual": Command(
+        "services.cli.comparison.counterfactual:counterfactual_command",
+        "Decide otherwise for some minutes of a run, and compare what comes of it.",
+    ),
     "up": Command(
         "services.cli.system.up:up",
         "Start the whole system on a simulated cluster: Kafka, every service, and a live view.",

@@ -19,7 +19,7 @@ BUS ?= kafka
 MINUTES ?= 60
 FUZZ_EXAMPLES ?= 20000
 
-.PHONY: help setup run test test-pure test-real test-real-aside warm lab-build lab checks train-env test-train train-forecaster test-lock-step test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
+.PHONY: help setup run test test-pure test-real test-real-aside warm lab-build lab checks train-env test-train train-forecaster test-lock-step test-containers test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
 	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -108,6 +108,9 @@ test-lock-step: setup ## compare 180 ticks of 1,550 apps over Kafka with one pro
 
 chaos: setup ## inject faults into a running system for an hour and print what they did (MINUTES=60)
 	@$(BIN)/hirl chaos --minutes $(MINUTES) --json .hirl/chaos.json --page .hirl/chaos.md
+
+test-containers: setup ## build the image and run the Compose stack on a real engine (root; half an hour)
+	@HIRL_REQUIRE_REAL=1 $(BIN)/pytest -q -o log_cli=true --log-cli-level=INFO tests/containers
 
 test-off-switch: setup ## play a million random histories: nothing that is off is written (half an hour)
 	@HIRL_OFF_SWITCH_HISTORIES=1000000 $(BIN)/pytest -q tests/unit/services/actuator/test_objections.py

@@ -6,6 +6,9 @@ code of that file and of every file it imports from this package. Comments, docs
 numbers and the location of the checkout don't count, so documenting a kernel doesn't recompile it
 and all checkouts of one user share their kernels. Folders that were not used for two weeks are
 removed when a new one is created.
+
+An image brings kernels of its own (`models/portable.py`), which are looked at first. They are in a
+folder that cannot be written to, so what is missing there is compiled into the other one.
 """
 
 import ast
@@ -22,8 +25,15 @@ from tempfile import TemporaryFile
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numba
-from numba.core.caching import _CacheLocator
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    _CacheLocator,
+)
 from numpy.typing import NDArray
+
+from models.portable import shipped
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +148,9 @@ def _is_writable(folder: Path) -> bool:
 
 @cache
 def _warn_once(reason: str) -> None:
-    log.warning("kernels are compiled at every start, no cache can be written (%s)", reason)
+    log.warning(
+        "kernels are compiled again at the next start, no cache can be written (%s)", reason
+    )
 
 
 @cache
@@ -178,8 +190,43 @@ class KernelLocator(_CacheLocator):
         return cls(Path(file))
 
 
-# Untyped: numba's stubs know neither the settings nor the options used below.
-_numba: Any = numba
+class _Kernel(CompileResultCacheImpl):
+    """One kernel in the cache: where, and what is written of it."""
+
+    _locator_classes = cast(Any, [KernelLocator])
+
+
+class KernelCache(FunctionCache):
+    """The compiled forms of one kernel: those of the image first, then our own."""
+
+    _impl_class = _Kernel
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._own, image = Path(self.cache_path), shipped()
+        self.folders = [self._own] if image is None else [image / self._own.name, self._own]
+        name, stamp = self._impl.filename_base, self._impl.locator.get_source_stamp()
+        self._shipped = [
+            IndexDataCacheFile(str(folder), name, stamp) for folder in self.folders[:-1]
+        ]
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        key = self._index_key(sig, target_context.codegen())
+        for file in self._shipped:
+            if (found := file.load(key)) is not None:
+                return self._impl.rebuild(target_context, found)
+        try:
+            return super()._load_overload(sig, target_context)
+        except OSError:  # numba expects that a cache can be read, and not only that it may be empty
+            return None
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        if _is_writable(self._own):
+            super()._save_overload(sig, data)
+
+
+_kernels: Final[list[Callable[..., Any]]] = []
+"""Every kernel that this process has defined."""
 
 
 def kernel(function: F) -> F:
@@ -189,22 +236,25 @@ def kernel(function: F) -> F:
     No reference counting either (`_nrt`): kernels allocate nothing, they work on arrays they
     are given, and counting references to those made small kernels several times slower.
     """
-    folder = _cache_folder(Path(function.__code__.co_filename))
-    options = {"error_model": "numpy", "nogil": True, "_nrt": False, "cache": _is_writable(folder)}
-    # numba asks for the locator while it decorates; other users of numba keep their own.
-    others = _numba.config.CACHE_LOCATOR_CLASSES
-    _numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
-    try:
-        return cast(F, _numba.njit(**options)(function))
-    finally:
-        _numba.config.CACHE_LOCATOR_CLASSES = others
+    shipped()  # sets the target, which the first decoration fixes for the process
+    options = {"error_model": "numpy", "nogil": True, "_nrt": False}
+    # Untyped: numba's stubs know neither these options nor the cache.
+    made = cast(Any, numba).njit(**options)(function)
+    made._cache = KernelCache(function)  # noqa: SLF001  as its `cache=True` does, with our cache
+    _kernels.append(made)
+    return cast(F, made)
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:
     """Whether a kernel is in the cache, so that its first call will not take long."""
-    # numba has no public way to ask; `cache_path` is None where there is no cache.
-    folder = cast(Any, function)._cache.cache_path  # noqa: SLF001
-    return folder is not None and any(Path(folder).glob(f"*.{function.__name__}-*.nbc"))
+    # numba has no public way to ask.
+    folders = cast(Any, function)._cache.folders  # noqa: SLF001
+    return any(any(one.glob(f"*.{function.__name__}-*.nbc")) for one in folders)
+
+
+def count_compiled() -> tuple[int, int]:
+    """How many of the kernels defined so far are in the cache, and how many there are."""
+    return sum(map(is_compiled, _kernels)), len(_kernels)
 
 
 @kernel

@@ -6,6 +6,7 @@ On a terminal the lines are formatted for people instead.
 import json
 import logging
 import re
+import socket
 import sys
 import time
 from collections import Counter
@@ -49,7 +50,8 @@ class JsonLines(logging.Formatter):
 
     def __init__(self, service: str, instance: str) -> None:
         super().__init__()
-        self._constant = {"service": service, "instance": instance}
+        # A pod or a container has its own host name.
+        self._constant = {"service": service, "instance": instance or socket.gethostname()}
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, with the fields of `extra={"fields": {...}}`."""

@@ -22,8 +22,10 @@ KIT: Final = "kit"
 FILE: Final = "HIRL_CONFIG"
 """Variable that names the file."""
 _PREFIX: Final = "HIRL_"
-_TOOLS: Final = frozenset({FILE, "HIRL_TRACES", "HIRL_REQUIRE_REAL", "HIRL_FULL_LOCK_STEP"})
-"""Variables of the command line and of tests, which a service does not read."""
+_TOOLS: Final = frozenset(
+    {FILE, "HIRL_KERNELS", "HIRL_TRACES", "HIRL_REQUIRE_REAL", "HIRL_FULL_LOCK_STEP"}
+)
+"""Variables of the image, the command line and tests, which are no settings of a service."""
 
 
 SECRETS: Final = ("kafka_password",)

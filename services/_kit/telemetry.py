@@ -14,6 +14,7 @@ from services._kit.clock import Clock
 FAST_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 AGE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
+COMPILING: Final = "kernels are being loaded or compiled, which takes seconds or minutes"
 STUCK: Final = "nothing was polled for too long"
 
 
@@ -26,6 +27,8 @@ class Health:
         self._polled_at = clock.now()
         self.reference_read = False
         self.assigned = False
+        self.preparing = ""
+        """Work that keeps the process from polling, such as compiling; empty: it has begun."""
         self.outage = ""
         """Why nothing works now, such as brokers that do not answer; empty: all is well."""
 
@@ -35,7 +38,8 @@ class Health:
 
     def alive(self) -> bool:
         """False when polling stopped: the process is stuck, and only a restart helps."""
-        return self._clock.now() - self._polled_at <= self._silence_seconds
+        # A restart would begin the same work again.
+        return bool(self.preparing) or self._clock.now() - self._polled_at <= self._silence_seconds
 
     def ready(self) -> bool:
         """Whether reference data is read whole and partitions are assigned."""
@@ -43,6 +47,8 @@ class Health:
 
     def missing(self) -> str:
         """What is missing to be ready; empty when ready."""
+        if self.preparing:
+            return self.preparing
         if self.outage:
             return self.outage
         if not self.reference_read:

@@ -31,7 +31,7 @@ from services._kit.records import Delivery
 from services._kit.resets import reference_topics
 from services._kit.settings import KitSettings
 from services._kit.state_records import StateRecord
-from services._kit.telemetry import Telemetry
+from services._kit.telemetry import COMPILING, Telemetry
 
 log = logging.getLogger(__name__)
 
@@ -90,13 +90,20 @@ class Worker(Generic[S]):
         self.group = group
         self._over = asyncio.get_running_loop().create_future()
         try:
-            # In a thread: compiling takes minutes, and probes are answered meanwhile.
-            await asyncio.to_thread(self._engine.handler.prepare)
+            await self._prepare()
             if await wait_for_brokers(self.settings, self.telemetry.health, self._clock, stop):
                 with ending_in_one_line(self.settings):
                     await self._connect_and_work(group, stop)
         finally:
             await self._close()
+
+    async def _prepare(self) -> None:
+        health = self.telemetry.health
+        health.preparing = COMPILING
+        # In a thread: compiling takes minutes, and probes are answered meanwhile.
+        await asyncio.to_thread(self._engine.handler.prepare)
+        health.preparing = ""
+        health.polled()
 
     async def _connect_and_work(self, group: Group, stop: asyncio.Event) -> None:
         await self._kafka.start()

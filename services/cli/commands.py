@@ -66,6 +66,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.system.status:down",
         "Stop everything that `hirl up` started here, and nothing else. Logs stay, records go.",
     ),
+    "kernels": Command(
+        "services.cli.system.kernels:kernels",
+        "Compile the kernels of all services and of the simulated cluster into the cache.",
+    ),
     "tail": Command(
         "services.cli.bus.tail:tail",
         "Follow a topic until Ctrl-C: time, key, and a summary of each event.",

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -39,6 +40,8 @@ from services.collector.settings import SERVICE, Settings
 from services.collector.simulated import SimulatedSource
 
 _CALLS_PER_SECOND: Final = 20.0
+_PAUSE_S: Final = 5.0
+"""Between two signs of life of a collector whose source has ended."""
 
 log = logging.getLogger(__name__)
 
@@ -158,9 +161,19 @@ async def collect(settings: Settings, kit: KitSettings) -> None:
                 await Collector(
                     source, producer, metrics, health.polled, drain_s=kit.drain_seconds
                 ).run(after)
+                await linger(settings.linger_seconds, health.polled)
             finally:
                 await producer.stop()
                 await source.close()
+
+
+async def linger(seconds: float, on_pause: Callable[[], None]) -> None:
+    """Stay, and stay healthy, after the source has ended; negative: until cancelled."""
+    left = inf if seconds < 0 else seconds
+    while left > 0:
+        on_pause()
+        await asyncio.sleep(min(left, _PAUSE_S))
+        left -= _PAUSE_S
 
 
 def _probes(kit: KitSettings, telemetry: Telemetry) -> AbstractContextManager[int]:

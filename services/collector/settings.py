@@ -42,6 +42,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     catch_up_ticks: Annotated[int, Meta(ge=0)] = 6
     """Most ticks to query afterwards when the collector was down."""
 
+    linger_seconds: float = 0.0
+    """How long the process stays after the source has ended; -1: until it is stopped, for what
+    restarts a process that ends. Simulated only."""
+
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
             # Without the value: it may hold a password.

@@ -20,13 +20,16 @@ from models.sim.config.physics import (
 )
 from models.sim.config.scenario import load_scenario
 from models.sim.world import World
+from services._kit.clock import SystemClock
 from services._kit.errors import BadSettings
+from services._kit.probes import serving
 from services._kit.settings import KitSettings
+from services._kit.telemetry import COMPILING, Telemetry
 from services.simcluster.cluster import SimulatedCluster
 from services.simcluster.feed import CapacityFeed, KafkaFeed, NoFeed
 from services.simcluster.http import Api
 from services.simcluster.live import LiveCluster, by_clock, lock_step
-from services.simcluster.settings import AS_FILE, Settings
+from services.simcluster.settings import AS_FILE, SERVICE, Settings
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +64,21 @@ def compile_kernels(world: World) -> None:
     world.observe()
     world.step(world.hold())
     world.restore(before)
+
+
+def prepared_world(settings: Settings) -> World:
+    """The world with its kernels compiled; until then the port answers probes, and nothing else."""
+    telemetry = Telemetry(SERVICE, SystemClock())
+    telemetry.health.preparing = COMPILING
+    # Compiling takes minutes and would block every request, and these probes have a thread.
+    with serving(telemetry, settings.host, settings.port):
+        try:
+            world = world_of(settings)
+        except InputError as error:
+            # The process then ends with one line and the status after which it isn't restarted.
+            raise BadSettings(str(error)) from None
+        compile_kernels(world)
+        return world
 
 
 def feed_of(settings: Settings, kit: KitSettings) -> CapacityFeed:
@@ -116,18 +134,12 @@ async def run(settings: Settings, kit: KitSettings) -> None:
     """Run until the scenario has ended or a signal arrives."""
     if not settings.on_loopback:
         log.warning("%s is reachable from other machines without authentication", settings.host)
-    try:
-        world = world_of(settings)
-    except InputError as error:
-        # The process then ends with one line and the status after which it isn't restarted.
-        raise BadSettings(str(error)) from None
-    # Before it listens: compiling takes minutes and would block every request, probes included.
-    compile_kernels(world)
+    world = prepared_world(settings)
     live = LiveCluster(SimulatedCluster(world))
-    serving = asyncio.create_task(serve(settings, kit, live, feed_of(settings, kit)))
+    running = asyncio.create_task(serve(settings, kit, live, feed_of(settings, kit)))
     loop = asyncio.get_running_loop()
     # Cancelling lets the server and the consumer close; the default of SIGTERM would not.
     for stop in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(stop, serving.cancel)
+        loop.add_signal_handler(stop, running.cancel)
     with contextlib.suppress(asyncio.CancelledError):
-        await serving
+        await running

@@ -26,6 +26,7 @@ from services.cli.options import (
 from services.cli.output import print_line, progress, table, write_json
 from services.cli.signals import EXIT_SIGNAL, interrupt_on_signals
 from services.cli.simulation.report import figures
+from services.cli.system.kernels import compile_missing
 
 if TYPE_CHECKING:
     from services.devcluster.request import Request
@@ -154,11 +155,14 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
     """Figures of the run; None if it is left running."""
     from services.cli.system.follow import follow as follow_run  # noqa: PLC0415
     from services.cli.system.view import view_for  # noqa: PLC0415
-    from services.devcluster import launch, lifecycle  # noqa: PLC0415
+    from services.devcluster import kernels, launch, lifecycle  # noqa: PLC0415
     from services.devcluster.record import ROOT  # noqa: PLC0415
 
     writable_folder(ROOT)
     interrupt_on_signals()
+    # Before the services start: each would compile what it shares with others once more.
+    if not kernels.are_compiled():
+        compile_missing(console)
     try:
         run = launch.start(request, ROOT, console.print)
     except KeyboardInterrupt:

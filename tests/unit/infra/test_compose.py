@@ -156,6 +156,25 @@ def test_every_dependency_exists_and_can_reach_its_condition() -> None:
                 assert other.restart.startswith("on-failure")
 
 
+def test_a_check_costs_little_and_outlasts_a_start_on_a_busy_machine() -> None:
+    for name in SERVICES:
+        check = FILE.services[name].healthcheck
+        assert check.interval == "10s"
+        # A failure in this time does not count, a success does.
+        assert int(check.start_period.removesuffix("s")) >= 300
+
+
+def test_the_image_is_built_where_it_is_missing_and_never_pulled() -> None:
+    # With `build` it would be built at every start, which needs a network.
+    assert {FILE.services[name].pull_policy for name in OURS} == {"never"}
+    assert [name for name in OURS if FILE.services[name].build is not None] == ["topics"]
+
+
+def test_the_collector_stays_after_the_scenario_like_the_cluster_does() -> None:
+    for name in ("collector", "simcluster"):
+        assert settings_of(composed(name))[1].linger_seconds < 0
+
+
 def test_only_the_simulated_cluster_is_never_restarted() -> None:
     ends = {name: service.restart for name, service in FILE.services.items()}
     assert ends.pop("simcluster") == "no"

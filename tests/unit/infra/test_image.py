@@ -61,13 +61,26 @@ def test_kernels_are_cached_in_a_folder_that_the_user_may_write_to() -> None:
     assert "XDG_CACHE_HOME=/var/cache/hirl" in STAGES[1]
 
 
-def test_the_health_check_uses_the_port_of_the_services() -> None:
+def test_services_listen_where_probes_and_prometheus_ask() -> None:
     assert image_environment() == {
+        "HIRL_KERNELS": "/opt/hirl/kernels",
         "HIRL_METRICS_HOST": "0.0.0.0",  # noqa: S104
         "HIRL_METRICS_PORT": str(PORT),
     }
     assert instructions("EXPOSE") == [str(PORT)]
-    assert instructions("HEALTHCHECK")[0].endswith('CMD ["probe", "/healthz"]')
+
+
+def test_commands_that_serve_no_probes_are_not_called_unhealthy() -> None:
+    assert instructions("HEALTHCHECK") == []
+
+
+def test_kernels_are_compiled_into_the_folder_that_services_read() -> None:
+    (command,) = [run for run in instructions("RUN", STAGES[0]) if "hirl kernels" in run]
+    assert command.endswith("mv /cache/hirl/kernels ${HIRL_KERNELS}")
+    folders = re.findall(r"HIRL_KERNELS=(\S+)", DOCKERFILE)
+    assert folders == ["/opt/hirl/kernels"] * 2
+    # The second stage copies that folder whole.
+    assert "COPY --from=build /opt/hirl /opt/hirl" in STAGES[1]
 
 
 def test_the_label_has_the_version_of_the_project() -> None:
@@ -139,6 +152,17 @@ def test_the_probe_succeeds_when_the_kit_answers_200(telemetry: Telemetry, port:
     assert "503" in not_ready.stderr
     telemetry.health.reference_read = telemetry.health.assigned = True
     assert probe("/readyz", port).returncode == 0
+
+
+def test_the_probe_imports_nothing_that_has_to_be_compiled_each_time() -> None:
+    # The image has no bytecode of the standard library: an import costs more than the probe.
+    code = f"import sys; sys.argv = ['probe', '/', '1']; exec(open({str(PROBE)!r}).read())"
+    code = f"try:\n  {code}\nexcept SystemExit: print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "_socket" in done.stdout.split()
+    assert not {"socket", "enum", "urllib", "re"} & set(done.stdout.split())
 
 
 def test_the_probe_is_executable_and_fails_if_nothing_listens() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from models import jit
+from models import jit, portable
 
 DAY = 24 * 3600
 
@@ -37,10 +37,6 @@ def test_comments_docstrings_and_formatting_do_not_change_what_a_file_means(tmp_
     assert jit.meaning(plain) != jit.meaning(changed)
 
 
-def test_other_users_of_numba_keep_their_own_cache() -> None:
-    assert "KernelLocator" not in jit._numba.config.CACHE_LOCATOR_CLASSES
-
-
 def test_only_folders_unused_for_long_are_removed(tmp_path: Path) -> None:
     for name, days in (("old", 20), ("recent", 3)):
         (tmp_path / name).mkdir()
@@ -67,15 +63,49 @@ def test_a_cache_that_is_not_there_yet_is_no_error(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir()), "looking after a cache makes none"
 
 
+def compile_one(**environment: str) -> tuple[str, str]:
+    """Call a kernel in a new process: loads, whether it is in the cache, and what is logged."""
+    code = (
+        "import logging, numpy as np; logging.basicConfig(); from models import jit; "
+        "a = np.zeros(2); jit.copy_row(a, a); print(sum(jit.copy_row.stats.cache_hits.values()),"
+        " jit.is_compiled(jit.copy_row))"
+    )
+    given = {name: text for name, text in os.environ.items() if name != "HIRL_KERNELS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**given, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip(), done.stderr
+
+
 def test_without_a_writable_cache_kernels_are_compiled_at_every_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
-    code = (
-        "import logging; logging.basicConfig(); from models import jit; "
-        "print(jit.is_compiled(jit.copy_row))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"
-    assert done.stderr.count("no cache can be written") == 1
+    found, logged = compile_one(XDG_CACHE_HOME=str(tmp_path / "file"))
+    assert found == "0 False"
+    assert logged.count("no cache can be written") == 1
+
+
+def test_kernels_of_an_image_are_used_from_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    image, nowhere = tmp_path / "image", tmp_path / "file"
+    nowhere.touch()
+    build = {"HIRL_KERNELS": str(image), "XDG_CACHE_HOME": str(tmp_path)}
+    assert compile_one(**build)[0] == "0 True"
+    (tmp_path / "hirl" / "kernels").rename(image)
+    assert compile_one(HIRL_KERNELS=str(image), XDG_CACHE_HOME=str(nowhere)) == ("1 True", "")
+
+
+def test_kernels_that_an_image_lacks_are_compiled_and_kept_elsewhere(tmp_path: Path) -> None:
+    image, own = tmp_path / "image", tmp_path / "own"
+    given = {"HIRL_KERNELS": str(image), "XDG_CACHE_HOME": str(own)}
+    assert compile_one(**given)[0] == "0 True"
+    assert compile_one(**given)[0] == "1 True"
+    assert not image.exists()
+
+
+def test_kernels_of_an_image_are_left_alone_where_the_cpu_lacks_a_feature() -> None:
+    assert portable.fits(f"{portable.FEATURES},-avx512f,+sse2")
+    assert not portable.fits(portable.FEATURES.replace("+avx2", "-avx2"))
+    assert not portable.fits("+neon")

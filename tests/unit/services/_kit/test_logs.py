@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import socket
 
 import pytest
 
@@ -42,6 +43,11 @@ def test_a_log_line_is_json_with_the_ids_of_the_event() -> None:
         "tick": 7,
         "reason": "stale",
     }
+
+
+def test_a_process_without_a_name_is_called_like_its_container() -> None:
+    line = json.loads(line_of(logs.JsonLines("soldier", "")))
+    assert line["instance"] == socket.gethostname()
 
 
 def test_a_terminal_gets_lines_for_people() -> None:

@@ -1,7 +1,7 @@
 import re
 
 from services._kit.clock import ManualClock
-from services._kit.telemetry import Telemetry
+from services._kit.telemetry import COMPILING, Telemetry
 
 
 def test_a_service_is_ready_when_it_has_read_everything_and_has_partitions() -> None:
@@ -27,6 +27,15 @@ def test_a_service_that_stops_polling_is_unhealthy() -> None:
     assert not health.alive()
     health.polled()
     assert health.alive()
+
+
+def test_a_service_that_compiles_is_alive_however_long_and_says_that_it_compiles() -> None:
+    clock = ManualClock()
+    health = Telemetry("soldier", clock, silence_seconds=60.0).health
+    health.preparing = COMPILING
+    clock.advance(600)
+    assert health.alive()
+    assert health.missing() == COMPILING
 
 
 def test_metrics_have_our_prefix_and_base_units() -> None:

@@ -10,12 +10,12 @@ from schemas.codec import encode
 from schemas.fields import Event
 from services._kit import kafka, transactions
 from services._kit import worker as worker_module
-from services._kit.clock import SystemClock
+from services._kit.clock import ManualClock, SystemClock
 from services._kit.handler import Service, Step
 from services._kit.kafka import Reader, TopicMissing
 from services._kit.records import Delivery
 from services._kit.settings import KitSettings
-from services._kit.telemetry import Telemetry
+from services._kit.telemetry import COMPILING, Telemetry
 from services._kit.worker import Group, Worker
 from tests.kit_example_helpers import Example, ExampleSettings, ExampleState, declared, sampled
 
@@ -168,6 +168,22 @@ def test_keys_are_not_woken_before_their_state_is_restored(
     asyncio.run(watch())
     assert set(sleeps) == {0.1}
     assert handler.woken == []
+
+
+def test_a_service_compiles_before_it_polls_and_has_not_been_silent_afterwards() -> None:
+    clock = ManualClock()
+    telemetry = Telemetry("example", clock, silence_seconds=60.0)
+    seen: list[tuple[bool, str]] = []
+
+    class Compiling(Watched):
+        def prepare(self) -> None:
+            clock.advance(300)
+            seen.append((telemetry.health.alive(), telemetry.health.missing()))
+
+    asyncio.run(Worker(Service(Compiling()), KitSettings(), clock, telemetry)._prepare())
+    assert seen == [(True, COMPILING)]
+    assert telemetry.health.alive()
+    assert telemetry.health.missing() == "reference data is being read"
 
 
 def test_a_service_is_closed_even_if_leaving_the_group_fails(

@@ -59,7 +59,7 @@ def decided_in_process(match: Match) -> Iterator[Decided]:
         forecast, memory = forecaster.step(seen, memory)
         # A new epoch means that the Commander has decided in this tick.
         epoch_before = state.decision.directive.budget.epoch[0]
-        plan, state = controller.step(seen, forecast, breakers.limit(state))
+        plan, state = controller.step(seen, forecast, breakers.limit(seen.tick, state))
         values = _planned(match, plan, names)
         if state.decision.directive.budget.epoch[0] != epoch_before:
             values |= _granted(match, state.decision) | _forecast(match, forecast)

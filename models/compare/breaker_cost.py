@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import I8, I32
+from models.cluster.arrays import F32, F64, I8, I32
 from models.cluster.description import PRIORITIES
 from models.cluster.observation import Observation
 from models.cluster.plan import Plan, Reason
@@ -18,7 +18,6 @@ from models.compare.run import Run
 from models.control.breaker.actions import Cause, Phase
 from models.control.breaker.fallback import FallbackMemory
 from models.control.breaker.limits import Thresholds
-from models.control.budget import Budget
 from models.control.fallback import no_fallback
 from models.control.hierarchy import Heuristic, HeuristicState
 from models.control.parameters import Parts
@@ -108,9 +107,13 @@ class Shrinking:
             plan.reason[chosen] = int(Reason.SCALE_IN)
         return plan, state
 
-    def budget(self, state: HeuristicState) -> Budget:
-        """The budget in force."""
-        return self._heuristic.budget(state)
+    def may_hold(self, tick: I32, state: HeuristicState) -> F64:
+        """[E, 2, D] under the budgets in force."""
+        return self._heuristic.may_hold(tick, state)
+
+    def load(self, state: HeuristicState) -> F32:
+        """[E, A] as the heuristic saw it."""
+        return self._heuristic.load(state)
 
     def at_level(self, level: I8, state: HeuristicState) -> HeuristicState:
         """Obeys, but for the fault."""

@@ -67,7 +67,7 @@ class Run(Generic[S]):
         # Controllers count from their start, and the warm-up is not accounted: remember its count.
         if world.tick == warmup:
             self._overruns_before = _overruns(controller, self._state)
-        state = self.breakers.limit(self._state)
+        state = self.breakers.limit(observation.tick, self._state)
         plan, self._state = controller.step(observation, forecast, state)
         self.breakers.cut(observation, forecast, plan, self._state)
         # After the cut: a decrease that a breaker holds back is not made.

@@ -2,10 +2,9 @@
 
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from models.cluster.arrays import I8, I32
+from models.cluster.arrays import F32, F64, I8, I32
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
-from models.control.budget import Budget
 from models.forecaster.port import Forecast
 
 S = TypeVar("S")
@@ -33,8 +32,12 @@ class Guarded(Protocol):
     guarded: bool
     """False where an ablation leaves the breakers out."""
 
-    def budget(self, state: Any) -> Budget:
-        """The budget in force."""
+    def may_hold(self, tick: I32, state: Any) -> F64:
+        """[E, 2, D] millicores and MiB under the budgets that bind the next step."""
+        ...
+
+    def load(self, state: Any) -> F32:
+        """[E, A] pods that each app's traffic would use fully, as the last step saw it."""
         ...
 
     def at_level(self, level: I8, state: Any) -> Any:

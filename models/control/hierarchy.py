@@ -9,11 +9,11 @@ import copy
 from typing import NamedTuple
 
 from models.cluster import rows
-from models.cluster.arrays import I8, I32
+from models.cluster.arrays import F32, F64, I8, I32
 from models.cluster.inventory import Inventory
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan, empty_plan
-from models.control.budget import Budget, CommanderDecision, no_decision
+from models.control.budget import CommanderDecision, no_decision
 from models.control.commander import Commander
 from models.control.demand import DemandEstimator, EstimatorState
 from models.control.fallback import (
@@ -138,9 +138,13 @@ class Heuristic:
             plan.keep[:] = decision.keep
         return plan, HeuristicState(estimator, state.soldiers, decision, level)
 
-    def budget(self, state: HeuristicState) -> Budget:
-        """The budget of the last minute."""
-        return state.decision.directive.budget
+    def may_hold(self, tick: I32, state: HeuristicState) -> F64:
+        """[E, 2, D] under the budgets of the last minute; infinite in an ablation without them."""
+        return self._soldiers.may_hold(tick, state.decision.directive.budget)
+
+    def load(self, state: HeuristicState) -> F32:
+        """[E, A] as the Soldiers saw it."""
+        return state.estimator.demand.load
 
     def at_level(self, level: I8, state: HeuristicState) -> HeuristicState:
         """Decide the next step with at most what the levels allow."""

@@ -160,6 +160,33 @@ class SafetyRules:
         _enforce_all(inputs, self._bounds, history, self._work, plan, overruns)
         return overruns
 
+    def fit_again(self, tick: I32, status: I32, load: F32, may_hold: F64, plan: Plan) -> None:
+        """Cut what a plan adds to its budgets once more, after some of its decreases were held.
+
+        What those would have freed is not there. `may_hold` is [E, 2, D]. The other rules were
+        applied to the plan before, and holding parts of it breaks none of them.
+        """
+        apps = load.shape[1]
+        valid, free = np.zeros(apps, np.float32), np.zeros(apps, np.int8)
+        sizing = np.zeros((RESOURCES, apps), np.int32)
+        for e in range(tick.size):
+            wishes = Wishes(plan.replicas[e], plan.cpu[e], plan.memory[e], plan.reason[e])
+            now = Apps(int(tick[e]), status[e], valid, load[e], free)
+            _fit_again(wishes, now, self._bounds, may_hold[e], sizing, self._work)
+
+
+@kernel
+def _fit_again(
+    wishes: Wishes, apps: Apps, bounds: Bounds, may_hold: F64, sizing: I32, work: Workspace
+) -> None:
+    prepare_workspace(apps.status, apps.tick, may_hold, sizing, work)
+    _keep_budget(wishes, apps, bounds, work)
+    _budget_left(work)
+    # The plan counted its resizes in the blast radius before.
+    work.blast[:] = np.inf
+    # `held` is done with; nothing reads what it counts here.
+    enforce_sizes(wishes, apps, work.room, work.blast, work.held[MILLICORES])
+
 
 @kernel
 def _enforce_all(

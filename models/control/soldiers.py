@@ -13,7 +13,7 @@ from models.cluster import rows
 from models.cluster.arrays import F32, F64, I8, I32, MILLI
 from models.cluster.inventory import Inventory
 from models.cluster.plan import Plan
-from models.control.budget import Directive, allowed
+from models.control.budget import Budget, Directive, allowed
 from models.control.change_history import (
     ChangeHistory,
     FirstSizes,
@@ -147,6 +147,12 @@ class Soldiers:
         _decide(inputs, state, self._constants, self._work, self._triage, plan, sums)
         return as_report(sums)
 
+    def may_hold(self, tick: I32, budget: Budget) -> F64:
+        """[E, 2, D] millicores and MiB that the domains may hold under a budget."""
+        limit = allowed(budget, tick)
+        # Infinite without budgets, so that an ablation runs the same kernels.
+        return limit if self._parts.budget else np.full_like(limit, np.inf)
+
     def _take_release(self, tick: I32, directive: Directive, state: SoldiersState) -> None:
         """Each directive asks once for a release; an expired one asks for nothing."""
         budget = directive.budget
@@ -168,7 +174,7 @@ class Soldiers:
     ) -> SoldierInputs:
         budget = directive.budget
         # Divided here, once per domain: the kernel only multiplies, once per app.
-        more, may_hold = 1.0 + budget.headroom, allowed(budget, tick)
+        more = 1.0 + budget.headroom
         if need_factor is None:
             # Not None in the kernels: numba would compile all of them once more for that type.
             need_factor = np.ones((tick.size, 0), np.float32)
@@ -185,8 +191,7 @@ class Soldiers:
             signals,
             levels,
             urgency=budget.urgency.astype(np.float32),
-            # Infinite without budgets, so that an ablation runs the same kernels.
-            may_hold=may_hold if self._parts.budget else np.full_like(may_hold, np.inf),
+            may_hold=self.may_hold(tick, budget),
         )
 
 

@@ -10,12 +10,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from models.cluster.arrays import F32, I8, I32
+from models.cluster.arrays import F32, F64, I8, I32
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.catalogue import Entrant
 from models.compare.families import HEURISTIC, family_of
-from models.control.budget import Budget
 from models.environments.app_adapter import AppAdapter, AppAdapterState
 from models.environments.heuristic_adapters import (
     CommanderAdapter,
@@ -81,9 +80,13 @@ class BudgetedPolicyController(PolicyController[HeuristicAdapterState]):
         self._budgeted = adapter
         self.guarded = adapter.guarded
 
-    def budget(self, state: PolicyControllerState) -> Budget:
-        """The budget in force."""
-        return self._budgeted.budget(state.adapter)
+    def may_hold(self, tick: I32, state: PolicyControllerState) -> F64:
+        """[E, 2, D] under the budgets in force."""
+        return self._budgeted.may_hold(tick, state.adapter)
+
+    def load(self, state: PolicyControllerState) -> F32:
+        """[E, A] as the heuristic saw it."""
+        return self._budgeted.load(state.adapter)
 
     def at_level(self, level: I8, state: PolicyControllerState) -> PolicyControllerState:
         """From HEURISTIC on the policy's actions change nothing."""

@@ -78,7 +78,7 @@ class Episode(Generic[S]):
             forecast, self._forecaster_state = self._forecaster.step(
                 observation, self._forecaster_state
             )
-        state = self._breakers.limit(self._state)
+        state = self._breakers.limit(observation.tick, self._state)
         plan, self._state = self.adapter.act(observation, forecast, state, action)
         self._breakers.cut(observation, forecast, plan, self._state)
         self.world.step(plan)

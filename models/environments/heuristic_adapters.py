@@ -10,11 +10,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, I8, I32
+from models.cluster.arrays import F32, F64, I8, I32
 from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.ablation import heuristic_of
-from models.control.budget import Budget
 from models.control.hierarchy import HeuristicState
 from models.control.residual import Residual, neutral
 from models.control.tuned import tuned_parameters
@@ -85,9 +84,13 @@ class HeuristicAdapter(ABC):
         """Breakers cut what a policy plans, in training as in measurements."""
         return self._heuristic.guarded
 
-    def budget(self, state: HeuristicAdapterState) -> Budget:
-        """The budget in force."""
-        return self._heuristic.budget(state.heuristic)
+    def may_hold(self, tick: I32, state: HeuristicAdapterState) -> F64:
+        """[E, 2, D] under the budgets in force."""
+        return self._heuristic.may_hold(tick, state.heuristic)
+
+    def load(self, state: HeuristicAdapterState) -> F32:
+        """[E, A] as the heuristic saw it."""
+        return self._heuristic.load(state.heuristic)
 
     def at_level(self, level: I8, state: HeuristicAdapterState) -> HeuristicAdapterState:
         """From HEURISTIC on the policy's actions change nothing."""

@@ -40,8 +40,8 @@ from models.control.breaker.forecasts import (
 from models.control.breaker.limits import Thresholds, fallback_table, graded, table_of
 from models.control.breaker.phases import IS_OUTAGE, BreakerMemory, advance, start, windows_of
 from models.control.breaker.readings import AppSamples, read, sums
-from models.control.budget import Budget, allowed
 from models.control.projection import MILLICORES
+from models.control.safety import SafetyRules
 from models.forecaster.port import Forecast, ticks_per_minute
 from models.jit import kernel
 from schemas.breaker_changed import Action
@@ -72,6 +72,15 @@ class GuardState(NamedTuple):
     fallback: FallbackMemory
 
 
+class Basis(NamedTuple):
+    """What a plan was made on, besides the observation."""
+
+    may_hold: F64
+    """[E, 2, D] millicores and MiB under the budgets in force; infinite without budgets."""
+    load: F32
+    """[E, A] pods that each app's traffic would use fully."""
+
+
 class Guard:
     """Cuts the plans of all environments of one cluster, in place."""
 
@@ -82,7 +91,7 @@ class Guard:
         cluster: ClusterThresholds | None = None,
     ) -> None:
         plain = limits or Thresholds()
-        self._inventory = inventory
+        self._inventory, self._rules = inventory, SafetyRules(inventory)
         self._limits = tuple(graded(plain, priority) for priority in inventory.priority.tolist())
         self._table, self._windows = table_of(self._limits), windows_of(self._limits)
         self._fallback = fallback_table(self._limits)
@@ -107,7 +116,7 @@ class Guard:
         self,
         observation: Observation,
         forecast: Forecast | None,
-        budget: Budget,
+        basis: Basis,
         plan: Plan,
         state: GuardState,
     ) -> GuardState:
@@ -128,7 +137,7 @@ class Guard:
         fallback = advance_levels(forecast_readings(forecasts), state.fallback, self._fallback)
         after = GuardState(breakers, cluster, state.changes, forecasts, fallback)
         if (breakers.phase != _CLOSED).any() or (cluster.phase != _CLOSED).any():
-            self._cut(observation, samples, budget, plan, after)
+            self._cut(observation, samples, basis, plan, after)
         return after
 
     def _judge_forecasts(
@@ -179,7 +188,7 @@ class Guard:
         self,
         observation: Observation,
         samples: AppSamples,
-        budget: Budget,
+        basis: Basis,
         plan: Plan,
         state: GuardState,
     ) -> None:
@@ -200,7 +209,11 @@ class Guard:
         rolling = (state.breakers.phase == Phase.HALF_OPEN) & grow
         rolling &= state.breakers.cause == Cause.REGRESSION
         if rolling.any():
-            self._roll_back(rolling, allowed(budget, observation.tick), samples, plan, state)
+            self._roll_back(rolling, basis.may_hold, samples, plan, state)
+        if held.any():
+            self._rules.fit_again(
+                observation.tick, observation.status, basis.load, basis.may_hold, plan
+            )
 
     def _roll_back(
         self, rolling: Mask, limit: F64, samples: AppSamples, plan: Plan, state: GuardState

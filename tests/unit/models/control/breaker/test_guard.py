@@ -11,9 +11,8 @@ from models.cluster import rows
 from models.cluster.plan import Plan, Reason
 from models.compare.catalogue import enter
 from models.control.breaker.actions import Cause, Phase, action_of, holds, permitted
-from models.control.breaker.guard import Guard, GuardState, permissions
+from models.control.breaker.guard import Basis, Guard, GuardState, permissions
 from models.control.breaker.limits import Thresholds
-from models.control.budget import no_decision
 from models.control.fallback import Level
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import load_scenario
@@ -23,6 +22,7 @@ CLUSTER = with_apps(load_sim_cluster(), 20)
 WORLD = World(CLUSTER, load_scenario("calm", CLUSTER), [0])
 INVENTORY = WORLD.inventory
 DOMAINS = len(CLUSTER.domains)
+TICK = np.zeros(1, np.int32)
 phases = st.sampled_from([*Phase])
 causes = st.sampled_from([*Cause])
 
@@ -76,7 +76,8 @@ def test_it_holds_exactly_what_the_actuator_would(
     # Held for long enough that this tick changes no phase.
     state = state_with((phase, cause), (Phase.CLOSED, Cause.NONE))
     guard = Guard(INVENTORY)
-    after = guard.step(observation, None, no_decision(1, DOMAINS, 6).directive.budget, plan, state)
+    unlimited = Basis(np.full((1, 2, DOMAINS), np.inf), np.ones_like(observation.measured[:, 0]))
+    after = guard.step(observation, None, unlimited, plan, state)
     order = action_of(Phase(after.breakers.phase[0, 0]), Cause(after.breakers.cause[0, 0]))
     status = observation.status[0]
     for app in range(20):
@@ -116,14 +117,34 @@ def test_a_fallen_domain_decides_the_next_tick_without_forecasts_and_climbs_back
     state = run.breakers.state
     assert state is not None
     assert not state.fallback.level.any()
-    assert run.breakers.limit(run._state).level is state.fallback.level
+    assert run.breakers.limit(TICK, run._state).level is state.fallback.level
     fallen = state.fallback._replace(level=np.full_like(state.fallback.level, Level.REACTIVE))
     run.breakers.state = state._replace(fallback=fallen)
-    assert (run.breakers.limit(run._state).level == Level.REACTIVE).all()
+    assert (run.breakers.limit(TICK, run._state).level == Level.REACTIVE).all()
     # Nothing is known about the forecasts yet: they are not trusted again.
     for _ in range(2 * Thresholds().probation_ticks):
         run.step()
-    assert (run.breakers.limit(run._state).level == Level.REACTIVE).all()
+    assert (run.breakers.limit(TICK, run._state).level == Level.REACTIVE).all()
     for _ in range(3 * Thresholds().probation_ticks):
         run.step()
-    assert not run.breakers.limit(run._state).level.any()
+    assert not run.breakers.limit(TICK, run._state).level.any()
+
+
+def test_increases_that_a_held_decrease_was_to_pay_for_are_held_as_well() -> None:
+    observation, plan = WORLD.observe(), WORLD.hold()
+    status = observation.status[0]
+    first, second = np.flatnonzero((status[rows.DOMAIN] == 0) & (status[rows.ACTIVE] == 1))[:2]
+    plan.replicas[0, first] -= 1
+    plan.reason[0, first] = Reason.SCALE_IN
+    plan.replicas[0, second] += 1
+    plan.reason[0, second] = Reason.SCALE_OUT
+    # Each domain may hold what it has, so that an increase needs a decrease.
+    held = [
+        np.bincount(status[rows.DOMAIN], status[rows.REPLICAS] * status[size], DOMAINS)
+        for size in (rows.CPU_REQUEST, rows.MEMORY_REQUEST)
+    ]
+    basis = Basis(np.array([held]), np.full_like(observation.measured[:, 0], 1e6))
+    state = state_with((Phase.HALF_OPEN, Cause.ERRORS), (Phase.CLOSED, Cause.NONE))
+    Guard(INVENTORY).step(observation, None, basis, plan, state)
+    assert plan.replicas[0].tolist() == status[rows.REPLICAS].tolist()
+    assert plan.reason[0, second] == Reason.HOLD_BUDGET

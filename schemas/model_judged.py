@@ -27,6 +27,9 @@ class ModelJudged(TickEvent, frozen=True, kw_only=True):
     evidence: Annotated[
         dict[str, float], about("Figures behind the decision, per decision of the stage.")
     ] = {}
+    order: Annotated[
+        str, about("Promotion that this follows: what one scope takes back, the others do, too.")
+    ] = ""
     locked_until_tick: Annotated[
         Tick | None, about("Tick until which nothing new is begun; null: there is no lock.")
     ] = None

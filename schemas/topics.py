@@ -52,7 +52,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     `trainer` are planned."""
     consumers: tuple[str, ...]
     """Principals that may read; ACLs are made from this. `operator` reads everything, for
-    `hirl tail` and `hirl explain`. The Soldiers do not follow ModelPromoted yet."""
+    `hirl tail` and `hirl explain`."""
     partitions: int = DOMAIN_PARTITIONS
     cleanup: Cleanup = "delete"
     retention_ms: int = DAY_MS
@@ -237,7 +237,8 @@ TOPICS: Final = (
         key="scope",
         about="The history of rollouts: what services made of promoted models.",
         producers=("forecaster", "commander", "soldier"),
-        consumers=("registry", "operator"),
+        # Soldiers of all domains agree by it.
+        consumers=("soldier", "registry", "operator"),
         retention_ms=30 * DAY_MS,
     ),
     Topic(

@@ -187,3 +187,36 @@ def commander_files(
     """An artefact of a Commander's network, without samples."""
     manifest = msgspec.structs.replace(packing.manifest_of("commander-policy", network), **changes)
     return files_of(network, manifest, key)
+
+
+def soldier_network(need: float = 1.0, bad: str = "", slope: float = 0.0) -> bytes:
+    """A Soldiers' network: a constant, plus the sum of the inputs times the slope, in its range.
+
+    `bad` is `nan`: what it answers instead.
+    """
+    (output,), (given,) = contract.SOLDIER_OUTPUTS, contract.SOLDIER_INPUTS
+    initial = [
+        weights("w", np.full((len(contract.APP_COLUMNS), 1), slope)), weights("b", [need]),
+        weights("low", output.low), weights("high", output.high), weights("zero", 0.0),
+    ]  # fmt: skip
+    nodes = [node("MatMul", ["app", "w"], "m"), node("Add", ["m", "b"], "a")]
+    if bad == "nan":
+        nodes += [node("Mul", ["a", "zero"], "z"), node("Div", ["z", "zero"], "need")]
+    elif output.low <= need <= output.high:
+        nodes.append(node("Clip", ["a", "low", "high"], "need"))
+    else:
+        nodes.append(node("Identity", ["a"], "need"))
+    graph = helper.make_graph(
+        nodes, "planted", [port("app", given.shape)], [port("need", output.shape)], initial
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def soldier_files(
+    network: bytes, key: Ed25519PrivateKey | None = KEY, **changes: Any
+) -> dict[str, bytes]:
+    """An artefact of a Soldiers' network, without samples."""
+    manifest = msgspec.structs.replace(packing.manifest_of("soldier-policy", network), **changes)
+    return files_of(network, manifest, key)

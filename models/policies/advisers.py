@@ -1,6 +1,9 @@
 """Policies as the heuristic calls them: inputs, network, guards."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import numpy as np
 
 from models.cluster.arrays import F32, I32
 from models.cluster.inventory import Inventory
@@ -12,6 +15,10 @@ from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast
 from models.policies.inputs import CommanderInputs, commander_inputs, soldier_inputs
 from models.policies.outputs import Answer, need_of, residual_of
+
+_BLOCK: Final = 64
+"""Apps per call, padded. Products of matrices of another size are rounded differently, and an app's
+factor must not depend on which other apps its process holds."""
 
 
 class CommanderNetwork(Protocol):
@@ -55,3 +62,15 @@ class SoldierPolicy:
         inputs = soldier_inputs(status, signals, directive, self._inventory)
         answer = self._network(inputs)
         return need_of(answer, status, signals.features, self._inventory.priority)
+
+
+def in_blocks(answer: Callable[[F32], F32], inputs: F32) -> F32:
+    """[E, A] factors, of [E, A, APP_COLUMNS]; `answer` gets blocks of as many apps each."""
+    environments, apps, width = inputs.shape
+    rows = inputs.reshape(-1, width)
+    missing = -len(rows) % _BLOCK
+    padded = np.concatenate((rows, np.zeros((missing, width), np.float32)))
+    factors = [np.zeros((0, 1), np.float32)]
+    factors += [answer(padded[at : at + _BLOCK]) for at in range(0, len(padded), _BLOCK)]
+    found: F32 = np.concatenate(factors)[: len(rows), 0].reshape(environments, apps)
+    return found

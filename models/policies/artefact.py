@@ -14,6 +14,7 @@ import onnxruntime as ort
 
 from models.cluster.arrays import F32
 from models.inputs.errors import InputError
+from models.policies.advisers import in_blocks
 from models.policies.contract import INPUTS, OUTPUTS, SOLDIER_INPUTS, SOLDIER_OUTPUTS, VERSION
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
@@ -25,9 +26,6 @@ SOLDIER: Final = "soldier"
 _PORTS: Final = {COMMANDER: (INPUTS, OUTPUTS), SOLDIER: (SOLDIER_INPUTS, SOLDIER_OUTPUTS)}
 _PER_CLUSTER: Final = ("calls", "uses")
 """Inputs that are the same in every environment."""
-_BLOCK: Final = 64
-"""Apps per call, padded. Products of matrices of another size are rounded differently, and an app's
-factor must not depend on which other apps its process holds."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +58,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 class CommanderSession:
     """An open Commander's policy; answers environment by environment.
 
-    Not all at once, for the reason at `_BLOCK`: a seed's result must not depend on which other
-    seeds run beside it.
+    Not all at once: a seed's result must not depend on which other seeds run beside it, and
+    products of matrices of another size are rounded differently.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,15 +92,10 @@ class SoldierSession:
 
     def __call__(self, inputs: F32, /) -> F32:
         """[E, A] factors, of [E, A, APP_COLUMNS]."""
-        environments, apps, width = inputs.shape
-        rows = inputs.reshape(-1, width)
-        missing = -len(rows) % _BLOCK
-        padded = np.concatenate((rows, np.zeros((missing, width), np.float32)))
-        factors = [
-            self._session.run(self._names, {"app": padded[first : first + _BLOCK]})[0]
-            for first in range(0, len(padded), _BLOCK)
-        ]
-        found: F32 = np.concatenate(factors)[: len(rows), 0].reshape(environments, apps)
+        return in_blocks(self._block, inputs)
+
+    def _block(self, rows: F32) -> F32:
+        found: F32 = self._session.run(self._names, {"app": rows})[0]
         return found
 
 

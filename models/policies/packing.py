@@ -6,6 +6,7 @@ onnxruntime, so import it lazily where policies are optional.
 
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -24,8 +25,10 @@ from models.registry.manifest import (
     canonical,
     digest_of,
     name_of,
+    read_manifest,
     sealed,
 )
+from models.registry.store import read_folder
 
 FAMILIES: Final[Mapping[Kind, str]] = {"commander-policy": COMMANDER, "soldier-policy": SOLDIER}
 """First word of the names that decisions carry."""
@@ -77,6 +80,12 @@ def packed(files: Mapping[str, bytes], where: str) -> dict[str, bytes]:
     manifest = manifest_of(kind, network, card)
     content = {MODEL: network, CARD: files[CARD], SAMPLES: files[SAMPLES]}
     return {**content, MANIFEST: canonical(sealed(manifest, content))}
+
+
+def version_in(folder: Path) -> str:
+    """The version that a trained policy gets when it is packed."""
+    files = packed(read_folder(folder, (NETWORK, CARD, SAMPLES)), str(folder))
+    return read_manifest(files[MANIFEST], str(folder)).version
 
 
 def manifest_of(kind: Kind, network: bytes, card: Card | None = None) -> Manifest:

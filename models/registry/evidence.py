@@ -54,6 +54,9 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     features: dict[str, Feature] | None = None
     objective: Runs | None = None
     """J."""
+    equal_cost: Runs | None = None
+    """J, beside that of the incumbent with its targets moved until it costs as many node-hours:
+    more nodes for everyone need no learning. Of policies only."""
     p0_minutes: Runs | None = None
     """Violation minutes of the highest priority."""
     budget_overruns: int | None = None

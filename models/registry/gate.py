@@ -5,18 +5,20 @@ its check: what was not measured is not known to be harmless.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from models.registry.evidence import Evidence
+from models.registry.evidence import Evidence, Runs
 from models.registry.manifest import Manifest
 from models.registry.parity import PARITY
-from models.statistics import mean, ratio_over_scenarios
+from models.statistics import Interval, mean, ratio_over_scenarios
 
 F64 = NDArray[np.float64]
+P0Verdict = Literal["holds", "open", "sells P0"]
+"""Shown not to be worse, not known, and worse beyond doubt; only the first passes."""
 
 LEAST_STATES: Final = 100
 
@@ -93,16 +95,30 @@ def judge(
         code_matches(evidence, present),
         world_matches(manifest, evidence),
         drift(evidence, limits),
-        objective(evidence, equal_ok=equal_ok),
+        decision_time(evidence, limits),
+        *judge_runs(evidence, limits, policy=policy, equal_ok=equal_ok),
+    ]
+    return Verdict(accepted=all(check.passed for check in checks), checks=checks)
+
+
+def judge_runs(
+    evidence: Evidence, limits: Limits, *, policy: bool, equal_ok: bool = False
+) -> list[Check]:
+    """The checks of what runs beside the incumbent say: those of `hirl bench policy`."""
+    checks = [
+        objective(evidence.objective, equal_ok=equal_ok),
         p0(evidence, limits),
         overruns("budget overruns", evidence.budget_overruns),
         overruns("spend overruns", evidence.spend_overruns),
-        decision_time(evidence, limits),
     ]
     if policy:
         # A forecast moves nothing by itself: only raises what the heuristic does.
-        checks += [oscillation(evidence, limits), certificate(evidence, limits)]
-    return Verdict(accepted=all(check.passed for check in checks), checks=checks)
+        checks += [
+            equal_cost(evidence.equal_cost, equal_ok=equal_ok),
+            oscillation(evidence, limits),
+            certificate(evidence, limits),
+        ]
+    return checks
 
 
 def subject(manifest: Manifest, evidence: Evidence) -> Check:
@@ -178,15 +194,23 @@ def drift(evidence: Evidence, limits: Limits) -> Check:
     )  # fmt: skip
 
 
-def objective(evidence: Evidence, *, equal_ok: bool) -> Check:
+def objective(runs: Runs | None, *, equal_ok: bool) -> Check:
     """J is lower than the incumbent's, over scenarios and seeds drawn together."""
-    allowed = "an interval below 1 times the incumbent's"
-    allowed = "an interval that reaches 1 or less" if equal_ok else allowed
-    runs = evidence.objective
+    return _lower("objective", runs, "the incumbent's", equal_ok=equal_ok)
+
+
+def equal_cost(runs: Runs | None, *, equal_ok: bool) -> Check:
+    """J is lower than that of the incumbent at the same node-hours."""
+    return _lower("equal cost", runs, "the incumbent's at equal node-hours", equal_ok=equal_ok)
+
+
+def _lower(name: str, runs: Runs | None, whose: str, *, equal_ok: bool) -> Check:
+    allowed = f"an interval below 1 times {whose}"
+    allowed = f"an interval that reaches 1 times {whose} or less" if equal_ok else allowed
     if runs is None:
-        return _unknown("objective", allowed, "runs of both models on held-out seeds")
+        return _unknown(name, allowed, "runs of both models on held-out seeds")
     found = ratio_over_scenarios(_table(runs.candidate), _table(runs.incumbent))
-    text = f"J {found.value:.3f} [{found.low:.3f}, {found.high:.3f}] times the incumbent's"
+    text = f"J {found.value:.3f} [{found.low:.3f}, {found.high:.3f}] times {whose}"
     # NaN compares as false: one run has no interval, and proves nothing.
     passed = found.low <= 1.0 if equal_ok else found.high < 1.0
     worse = found.low > 1.0
@@ -195,7 +219,7 @@ def objective(evidence: Evidence, *, equal_ok: bool) -> Check:
         if worse
         else "it is not known to be better: more seeds, or --equal-ok if equal will do"
     )
-    return _check("objective", bool(passed), text, allowed, remedy)
+    return _check(name, bool(passed), text, allowed, remedy)
 
 
 def p0(evidence: Evidence, limits: Limits) -> Check:
@@ -211,11 +235,10 @@ def p0(evidence: Evidence, limits: Limits) -> Check:
     rows = zip(runs.scenarios, runs.candidate, runs.incumbent, strict=True)
     for scenario, candidate, incumbent in rows:
         ours, theirs = np.array(candidate), np.array(incumbent)
-        more = mean(ours - theirs)
-        room = max(limits.p0_share * float(theirs.mean()), limits.p0_minutes)
-        # One seed has no interval, and proves nothing.
+        more, verdict = p0_of_scenario(ours, theirs, limits)
+        room = _room(theirs, limits)
         excess = more.high - room if np.isfinite(more.high) else np.inf
-        if excess > 0:
+        if verdict != "holds":
             sold.append(scenario)
         if excess > worst:
             worst = excess
@@ -224,6 +247,19 @@ def p0(evidence: Evidence, limits: Limits) -> Check:
             )
     remedy = f"P0 must not get worse in {', '.join(sold)}"
     return _check("p0", bool(text) and not sold, text or "no scenario", allowed, remedy)
+
+
+def p0_of_scenario(ours: F64, theirs: F64, limits: Limits) -> tuple[Interval, P0Verdict]:
+    """P0 minutes more than theirs per seed, and whether that is known to be harmless."""
+    more = mean(ours - theirs)
+    # One seed has no interval, and proves nothing.
+    if more.high <= _room(theirs, limits):
+        return more, "holds"
+    return more, "sells P0" if more.low > 0.0 else "open"
+
+
+def _room(theirs: F64, limits: Limits) -> float:
+    return max(limits.p0_share * float(theirs.mean()), limits.p0_minutes)
 
 
 def overruns(name: str, count: int | None) -> Check:

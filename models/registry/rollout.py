@@ -232,12 +232,22 @@ def failed(rollout: Rollout, sha256: str, problem: str, tick: int, rules: Rules)
     return rollout, Change("rolled-back", bad, problem, {"tick": float(tick)})
 
 
+def given_up(rollout: Rollout, sha256: str, reason: str, tick: int, rules: Rules) -> Moved:
+    """Another part of the same service took this version back: so does this one."""
+    candidate = rollout.candidate
+    if candidate is not None and candidate.sha256 == sha256:
+        return _taken_back(rollout, reason, tick, rules)
+    return failed(rollout, sha256, reason, tick, rules)
+
+
 def chosen(ids: Sequence[str], version: str, share: float) -> NDArray[np.bool_]:
     """Which ids are in a canary: the same ones in every process, and more of them in later stages.
 
     At least one, because a canary of nobody shows nothing.
     """
     count = min(len(ids), max(1, ceil(share * len(ids)))) if share > 0 else 0
+    if count in (0, len(ids)):
+        return np.full(len(ids), count > 0)
     ranked = sorted(ids, key=lambda one: hashlib.sha256(f"{version}/{one}".encode()).digest())
     first = set(ranked[:count])
     return np.array([one in first for one in ids], np.bool_)

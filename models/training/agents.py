@@ -17,7 +17,7 @@ from models.policies.contract import SOLDIER_OUTPUTS
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
 from models.training import network
-from models.training.args import Args
+from models.training.args import Args, Weights
 from models.training.reward import Costs, commander_rewards, soldier_rewards
 from models.training.rollouts import Track
 
@@ -42,6 +42,14 @@ class Agent(ABC):
     args: Args
     policy: nn.Module
     value: nn.Module
+    price: float = 0.0
+    """Of node-hours, beyond their weight in the objective."""
+
+    @property
+    def weights(self) -> Weights:
+        """Of the rewards now."""
+        weights = self.args.weights
+        return weights._replace(node_hours=weights.node_hours + self.price)
 
     @abstractmethod
     def play(self, track: Track, generator: torch.Generator | None) -> tuple[Memory, Costs]:
@@ -86,7 +94,7 @@ class Commander(Agent):
         cluster = track.world.cluster
         rewards = commander_rewards(
             costs, track.plain, raw.astype(np.float64), track.inventory.priority,
-            np.array(list(cluster.priority_weights.values())), self.args.weights,
+            np.array(list(cluster.priority_weights.values())), self.weights,
         )  # fmt: skip
         return Memory(fields, raw, rewards), costs
 
@@ -138,7 +146,7 @@ class Soldier(Agent):
             _of_apps(costs, chosen), _of_apps(track.plain, chosen),
             raw.reshape(minutes, environments, -1).astype(np.float64),
             track.inventory.priority[track.inventory.domain[chosen]],
-            np.array(list(cluster.priority_weights.values())), self.args.weights,
+            np.array(list(cluster.priority_weights.values())), self.weights,
         )  # fmt: skip
         return Memory({"app": np.stack(seen)}, raw, rewards.reshape(minutes, -1)), costs
 

@@ -14,6 +14,8 @@ class Weights(NamedTuple):
     """Factor on the objective's weight of P0's violations."""
     worst_domain: float = 0.1
     """Share of the cost that only the domain with the highest cost of violations counts for."""
+    node_hours: float = 1.0
+    """Factor on node-hours; the price of a cap on them is added."""
     action_change: float = 0.002
     """Cost of a squared change of an action, in shares of the heuristic's mean cost."""
     most: float = 3.0
@@ -67,6 +69,9 @@ class Args(NamedTuple):
     something is."""
     expectile: float = 0.5
     """Of the oracle's action given what the policy sees; above a half, doubt resolves upwards."""
+    most_nodes: float | None = None
+    """Cap on node-hours over the heuristic's, less one, that a price on them keeps a policy to; a
+    policy beyond it is never the best one. None: J alone decides what nodes are worth."""
     weights: Weights = Weights()
 
 

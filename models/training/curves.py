@@ -13,7 +13,7 @@ from models.training.ppo import Iteration
 _PANELS: Final = (
     ("J over the heuristic's, less one", "objective", "judged"),
     ("P0 minutes more than the heuristic's", "p0_minutes", "judged_p0"),
-    ("node-hours over the heuristic's, less one", "nodes", None),
+    ("node-hours over the heuristic's, less one", "nodes", "judged_nodes"),
     ("divergence", "kl", None),
     ("loss of the value", "value_loss", None),
     ("standard deviation of the actions", "spread", None),

@@ -17,6 +17,7 @@ from models.cluster.arrays import F64
 from models.inputs.errors import InputError
 from models.training.agents import Agent, Memory, agent_of
 from models.training.args import Args
+from models.training.multiplier import TOLERANCE, Multiplier
 from models.training.reward import Costs, advantages
 from models.training.rollouts import Track
 
@@ -39,9 +40,13 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
     value_loss: float
     spread: float
     """Mean standard deviation of the actions."""
+    price: float = 0.0
+    """Of node-hours in this iteration, beyond their weight in the objective."""
     judged: float | None = None
     """J without noise over the heuristic's on the judging seeds, less one."""
     judged_p0: float | None = None
+    judged_nodes: float | None = None
+    """Node-hours of the same, over the heuristic's, less one."""
 
 
 class Watch(Protocol):
@@ -95,6 +100,7 @@ class Trainer:
             )
         ]
         self._generator = torch.Generator().manual_seed(args.seed)
+        self._multiplier = Multiplier()
         self.curve: list[Iteration] = []
         self.best = _copy(self.agent.policy)
         self.best_objective = 0.0
@@ -120,12 +126,17 @@ class Trainer:
                 reward=float(np.mean([memory.rewards.mean() for memory in memories])),
                 objective=found.objective, p0_minutes=found.p0_minutes, nodes=found.nodes,
                 kl=kl, passes=passes, value_loss=loss, spread=self._spread(),
+                price=self.agent.price,
             )  # fmt: skip
+            if self.args.most_nodes is not None:
+                self._multiplier = self._multiplier.updated(found.nodes - self.args.most_nodes)
+                self.agent.price = self._multiplier.price
             if (iteration + 1) % self.args.judge_every == 0:
                 found = self._judge(judges)
                 closed = msgspec.structs.replace(
-                    closed, judged=found.objective, judged_p0=found.p0_minutes
-                )
+                    closed, judged=found.objective, judged_p0=found.p0_minutes,
+                    judged_nodes=found.nodes,
+                )  # fmt: skip
             self.curve.append(closed)
             self._save()
             watch.learned(closed)
@@ -204,7 +215,10 @@ class Trainer:
     def _judge(self, judges: Sequence[Track]) -> Judgement:
         found = judge([(track, self.agent.play(track, None)[1]) for track in judges])
         # The guard of P0: a policy that sells it does not ship, however much J it saves.
-        if found.objective < self.best_objective and found.p0_minutes <= 0.0:
+        allowed = found.p0_minutes <= 0.0 and (
+            self.args.most_nodes is None or found.nodes <= self.args.most_nodes + TOLERANCE
+        )
+        if found.objective < self.best_objective and allowed:
             self.best, self.best_objective = _copy(self.agent.policy), found.objective
         return found
 
@@ -220,6 +234,7 @@ class Trainer:
             "optimisers": [one.state_dict() for one in self._optimisers],
             "generator": self._generator.get_state(),
             "curve": msgspec.json.encode(self.curve),
+            "multiplier": msgspec.json.encode(self._multiplier),
             "best": self.best,
             "best_objective": self.best_objective,
         }
@@ -242,6 +257,8 @@ class Trainer:
             optimiser.load_state_dict(saved_state)
         self._generator.set_state(state["generator"])
         self.curve = msgspec.json.decode(state["curve"], type=list[Iteration])
+        self._multiplier = msgspec.json.decode(state["multiplier"], type=Multiplier)
+        self.agent.price = self._multiplier.price
         self.best, self.best_objective = state["best"], state["best_objective"]
 
 

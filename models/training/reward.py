@@ -39,7 +39,7 @@ def commander_rewards(
     difference = (ours.domains - plain.domains) * weight
     # A policy that helps four domains at the cost of one is not what operators want.
     worst = difference.max(axis=2)
-    total = difference.sum(axis=2) + (ours.nodes - plain.nodes)
+    total = difference.sum(axis=2) + weights.node_hours * (ours.nodes - plain.nodes)
     shared = (1.0 - weights.worst_domain) * total + weights.worst_domain * worst
     cost = np.clip(shared / mean, -weights.most, weights.most)
     reward: F64 = -cost - weights.action_change * changes(raw)
@@ -55,7 +55,7 @@ def soldier_rewards(
     """
     weight = _guarded(objective, weights)[priority]
     mean = plain.held.mean(axis=(0, 1)) + _LEAST
-    total = (ours.apps - plain.apps) * weight + (ours.held - plain.held)
+    total = (ours.apps - plain.apps) * weight + weights.node_hours * (ours.held - plain.held)
     cost = np.clip(total / mean, -weights.most_of_app, weights.most_of_app)
     reward: F64 = -cost - weights.action_change * changes(raw[..., None])
     return reward

@@ -6,7 +6,7 @@ asked and what its answers cost is the service's business.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from models.registry.rollout import (
     Stage,
     chosen,
     failed,
+    given_up,
     loaded,
     observed,
     ordered,
@@ -30,6 +31,7 @@ from schemas.model_promoted import ModelPromoted
 from services._kit.models import LoadedModel, LoadModel, judged, order_of
 
 M = TypeVar("M")
+_ENDS: Final = ("refused", "rolled-back")
 
 
 class Deciding(NamedTuple, Generic[M]):
@@ -55,12 +57,19 @@ class Follower(Generic[M]):
         self._open: dict[str, M] = {}
         self._unopened: set[str] = set()
         """Versions that are only kept as a spare, and could not be opened."""
+        self._elsewhere: ModelJudged | None = None
+        """The newest version that another scope could not serve."""
 
     def learn(self, event: ModelPromoted) -> None:
         """Take in an order; those about other models are for other services."""
         order_of(event)
         if event.model == self._model:
             self._wanted = event
+
+    def learn_judged(self, event: ModelJudged) -> None:
+        """Take in what another scope of the service made of a version."""
+        if event.model == self._model and event.scope != self._scope and event.phase in _ENDS:
+            self._elsewhere = event
 
     def follow(
         self, rollout: Rollout, tick: int
@@ -71,6 +80,12 @@ class Follower(Generic[M]):
             return rollout, [], self._missing(rollout, tick)
         rollout, change = self._ordered(rollout, wanted, tick)
         events = self._events(change, rollout, tick)
+        other = self._elsewhere
+        # Of the same order: the version may have been promoted again since.
+        if other is not None and other.order == rollout.order:
+            reason = f"{other.scope}: {other.reason}"
+            rollout, change = given_up(rollout, other.sha256, reason, tick, self._rules)
+            events += self._events(change, rollout, tick)
         candidate = rollout.candidate
         if rollout.stage == Stage.LOADING and candidate and candidate.sha256 in self._open:
             # Open since it last was a candidate, or kept as a spare: nothing has to be fetched.

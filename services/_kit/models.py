@@ -133,6 +133,7 @@ def judged(
         share=share,
         reason=change.reason,
         evidence=dict(change.evidence),
+        order=rollout.order,
         locked_until_tick=locked,
     )
 

@@ -5,34 +5,36 @@ tick on. A frame waits for its budget only as long as the grace period: a Soldie
 when the Commander does not answer.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import I32
+from models.cluster.arrays import F32, I32
 from models.cluster.description import Cluster
 from models.cluster.plan import Plan, empty_plan
+from models.control.budget import Directive
 from models.control.demand import AppSignals
 from models.control.fallback import Level, usable_directive
 from models.control.parameters import Parameters, Parts
 from models.control.report import Report
 from models.control.soldiers import Soldiers, SoldiersState
 from models.features.table import APP
-from models.features.table import DOMAIN as DOMAIN_LEVEL
 from models.forecaster.port import ticks_per_minute
+from models.policies.advisers import SoldierPolicy
+from models.registry.rollout import Rules
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
+from schemas.model_judged import ModelJudged
+from schemas.model_promoted import ModelPromoted
 from schemas.scale_planned import ScalePlanned, Sums
-from schemas.transition_recorded import TransitionRecorded
 from services._kit.arrays import (
     REASONS,
-    Budgets,
     abridged,
     binding_budget,
     directive_of,
@@ -42,12 +44,17 @@ from services._kit.arrays import (
     with_budget,
 )
 from services._kit.clock import Clock
+from services._kit.following import Follower
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
 from services._kit.levels import Levels, versions_at
-from services._kit.plausible import Pace, Timeline
-from services._kit.state_codec import Transient, check_form, copied, refit
+from services._kit.models import LoadedModel
+from services._kit.plausible import Pace
+from services._kit.state_codec import check_form, copied, refit
 from services._kit.ticks import POLICY, decision_id
+from services.soldier.advice import MODEL, MOST_SECONDS, Advice, Policy, advise, sample_of
+from services.soldier.state import SoldierState
+from services.soldier.transition import snapshot_of, transition
 
 _PLANNED: Final = {
     "replicas": rows.REPLICAS,
@@ -57,43 +64,8 @@ _PLANNED: Final = {
 """Columns of a plan, with their rows in the status."""
 _SOURCE: Final = "frames"
 """Name of a domain's only source of ticks."""
-_RECORDED: Final = ("work", "essential", "wanted", "held", "pending", "distress", "rps", "at_risk")
-"""Sums of a domain that are part of a recorded transition's state."""
-
-
-class SoldierSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """State and action of a Soldier at a minute's first tick, for the next transition."""
-
-    tick: int
-    state: dict[str, float]
-    action: dict[str, float]
-
-
-@dataclass(frozen=True)
-class SoldierState:
-    """What a Soldier remembers of its domain."""
-
-    domain: str
-    memory: SoldiersState
-    """Memory of the models; its axis of apps has the `names`."""
-    closed: int = -1
-    """The last planned tick."""
-    names: tuple[str, ...] = ()
-    budgets: Budgets = ()
-    waiting: DomainObserved | None = None
-    """A frame that waits for its budget. Saved, so that waiting holds no offsets back."""
-    since: Transient[float | None] = None
-    """When the frame arrived, by `Clock.now`; None after a restart."""
-    timeline: Timeline = field(default_factory=Timeline)
-    snapshot: SoldierSnapshot | None = None
-
-    @property
-    def newest_tick(self) -> int:
-        """The newest believed tick; -1 before the first."""
-        return max(self.closed, self.timeline.tick)
-
-
 _ALL_PARTS: Final = Parts()
+_RULES: Final = Rules()
 
 
 class SoldierHandler(Handler[SoldierState]):
@@ -101,7 +73,7 @@ class SoldierHandler(Handler[SoldierState]):
 
     name = "soldier"
     inputs = (DomainObserved, BudgetGranted)
-    reference = (AppDeclared, BreakerChanged)
+    reference = (AppDeclared, BreakerChanged, ModelPromoted, ModelJudged)
 
     def __init__(
         self,
@@ -110,6 +82,8 @@ class SoldierHandler(Handler[SoldierState]):
         grace_s: float | None,
         speed: float = 1.0,
         parts: Parts = _ALL_PARTS,
+        rules: Rules = _RULES,
+        most_policy_s: float = MOST_SECONDS,
     ) -> None:
         self._apps, self._grace = DeclaredApps(cluster), grace_s
         self._levels = Levels(cluster.domain_names)
@@ -119,19 +93,35 @@ class SoldierHandler(Handler[SoldierState]):
         self._soldiers = InventoryCache(
             self._apps, lambda inventory: Soldiers(inventory, parameters, parts)
         )
+        self._inventories = InventoryCache(self._apps, lambda inventory: inventory)
+        self._most_policy_s = most_policy_s
+        self._weights = {d.name: cluster.priority_weights[d.priority] for d in cluster.domains}
+        # Each domain has a rollout of its own; they agree by the events of the others.
+        self._followers: dict[str, Follower[Policy]] = {
+            domain: Follower(MODEL, domain, rules) for domain in cluster.domain_names
+        }
 
     def learn(self, event: Event, clock: Clock) -> None:  # noqa: ARG002  needs no time
-        """Take in apps, and the breakers' levels."""
-        if isinstance(event, AppDeclared):
-            self._apps.learn(event)
-        elif isinstance(event, BreakerChanged):
-            self._levels.learn(event)
+        """Take in apps, the breakers' levels, promoted policies, and what came of them."""
+        match event:
+            case AppDeclared():
+                self._apps.learn(event)
+            case BreakerChanged():
+                self._levels.learn(event)
+            case ModelPromoted():
+                for follower in self._followers.values():
+                    follower.learn(event)
+            case ModelJudged():
+                for follower in self._followers.values():
+                    follower.learn_judged(event)
+            case _:
+                pass
 
     def forget(self, kind: type[Event], key: str, clock: Clock) -> None:  # noqa: ARG002  as above
-        """Remove apps and breakers."""
+        """Remove apps and breakers. A promotion without a record stays in force."""
         if kind is AppDeclared:
             self._apps.forget(key)
-        else:
+        elif kind is BreakerChanged:
             self._levels.forget(key)
 
     def prepare(self) -> None:
@@ -155,7 +145,39 @@ class SoldierHandler(Handler[SoldierState]):
         return SoldierState(key, self._soldiers.without_apps().start(no_apps))
 
     def handle(self, event: Event, state: SoldierState, clock: Clock) -> Step[SoldierState]:
-        """Take in a frame or a budget; plan when both are there."""
+        """Follow promotions, then take in a frame or a budget; plan when both are there."""
+        return self._following(state, event, lambda led: self._handle(event, led, clock))
+
+    def wake(self, state: SoldierState, clock: Clock) -> Step[SoldierState]:
+        """Plan the waiting frame if it is late, or if its apps are declared by now."""
+        return self._following(state, None, lambda led: self._proceed(led, clock))
+
+    def written(self, result: LoadedModel, state: SoldierState, clock: Clock) -> Step[SoldierState]:
+        """Take in a policy that was opened, or why it could not be, and go on."""
+        follower = self._followers[state.domain]
+        rollout, events = follower.opened(result, state.rollout, state.closed)
+        pending, state = state.pending, replace(state, rollout=rollout, pending=None)
+        step = self.wake(state, clock) if pending is None else self.handle(pending, state, clock)
+        return step._replace(events=[*events, *step.events])
+
+    def _following(
+        self,
+        state: SoldierState,
+        event: Event | None,
+        go_on: Callable[[SoldierState], Step[SoldierState]],
+    ) -> Step[SoldierState]:
+        """Obey the newest promotion; a policy that has to be opened comes before the event."""
+        follower = self._followers[state.domain]
+        rollout, judged, missing = follower.follow(state.rollout, state.closed)
+        # The same object where nothing changed: then nothing has to be saved.
+        led = state if rollout is state.rollout else replace(state, rollout=rollout)
+        if missing is not None:
+            # Ticks wait for it: after a restart none may be planned by another version.
+            return Step(replace(led, pending=event), judged, read=missing)
+        step = go_on(led)
+        return step._replace(events=[*judged, *step.events]) if judged else step
+
+    def _handle(self, event: Event, state: SoldierState, clock: Clock) -> Step[SoldierState]:
         match event:
             case BudgetGranted():
                 budgets = with_budget(state.budgets, event, state.newest_tick, self._per_minute)
@@ -173,10 +195,6 @@ class SoldierHandler(Handler[SoldierState]):
         if state.waiting is None or self._grace is None:
             return None
         return 0.0 if state.since is None else state.since + self._grace
-
-    def wake(self, state: SoldierState, clock: Clock) -> Step[SoldierState]:
-        """Plan the waiting frame if it is late, or if its apps are declared by now."""
-        return self._proceed(state, clock)
 
     def accept(self, key: str, state: SoldierState) -> SoldierState:
         """Take back an epoch that is newer than every budget, and refuse a memory of other apps.
@@ -199,7 +217,8 @@ class SoldierHandler(Handler[SoldierState]):
         judged = state.timeline.judge(_SOURCE, frame, clock.date(), self._pace)
         if judged.starts_over:
             # The first frames of the domain were wrong, and so is all that was learned from them.
-            state = replace(self.start(state.domain), budgets=state.budgets)
+            fresh = self.start(state.domain)
+            state = replace(fresh, budgets=state.budgets, rollout=state.rollout)
         # Kept even if the frame is refused: several such frames may show that the time has moved.
         state = replace(state, timeline=judged.timeline)
         if judged.refused is not None or frame.tick <= state.closed:
@@ -213,7 +232,7 @@ class SoldierHandler(Handler[SoldierState]):
         frame, waiting, events = abridged(frame, APP.names), state.waiting, list[Event]()
         if waiting is not None and waiting.tick < frame.tick:
             # The next tick is here: plan the one before under the budget there is.
-            state, events = self._plan(waiting, state)
+            state, events = self._plan(waiting, state, clock)
         step = self._proceed(replace(state, waiting=frame, since=clock.now()), clock)
         return step._replace(events=[*events, *step.events])
 
@@ -230,7 +249,7 @@ class SoldierHandler(Handler[SoldierState]):
         late = due is not None and clock.now() >= due
         if not complete and not late:
             return Step(state)
-        state, events = self._plan(frame, state)
+        state, events = self._plan(frame, state, clock)
         return Step(state, events)
 
     def _has_budget(self, frame: DomainObserved, state: SoldierState) -> bool:
@@ -247,7 +266,9 @@ class SoldierHandler(Handler[SoldierState]):
         absent = self._grace is not None and newest < minute - 1
         return frame.tick == 0 or newest >= minute or absent
 
-    def _plan(self, frame: DomainObserved, state: SoldierState) -> tuple[SoldierState, list[Event]]:
+    def _plan(
+        self, frame: DomainObserved, state: SoldierState, clock: Clock
+    ) -> tuple[SoldierState, list[Event]]:
         """The plan of a frame and, once a minute, the transition from the minute before."""
         names = tuple(frame.apps)
         if not self._apps.all_declared(names):
@@ -257,7 +278,6 @@ class SoldierHandler(Handler[SoldierState]):
         domain = self._apps.domain_index(frame.domain)
         status = status_rows(frame.pods, domain)
         memory = self._memory(names, status, state)
-        plan = empty_plan(1, len(names), len(self._apps.pools))
         signals = AppSignals(
             feature_rows(frame), load_row(frame.load_pods), load_row(frame.usual_load_pods)
         )
@@ -267,17 +287,54 @@ class SoldierHandler(Handler[SoldierState]):
         directive = usable_directive(
             directive_of(budget, self._apps), np.full((1, len(self._apps.domains)), level, np.int8)
         )
-        report = self._soldiers.of(frame.domain, names).step(
-            np.array([frame.tick], np.int32), status, signals, directive, memory, plan
-        )
-        planned = _planned(frame, status, plan, report, memory, domain, budget, level)
+        soldiers, tick = self._soldiers.of(frame.domain, names), np.array([frame.tick], np.int32)
+
+        def planned_with(factor: F32 | None, memory: SoldiersState) -> tuple[Plan, Report]:
+            plan = empty_plan(1, len(names), len(self._apps.pools))
+            return plan, soldiers.step(tick, status, signals, directive, memory, plan, factor)
+
+        judged, factor, versions = list[Event](), None, versions_at(level)
+        # A domain that the breaker has set back to the heuristic gets no advice.
+        if level == Level.POLICY and state.rollout.needed():
+            before, asked = memory, (status, signals, directive)
+            state, advice, judged = self._advised(
+                frame, asked, lambda one: planned_with(one, copied(before))[0], state, clock
+            )
+            factor, versions = advice.factor, versions | advice.versions
+        plan, report = planned_with(factor, memory)
+        planned = _planned(frame, status, plan, report, memory, domain, budget, versions)
         # The kernels have updated `memory` in place; it is the copy that the next tick starts from.
         state = _closed(frame.tick, replace(state, names=names, memory=memory))
         if frame.tick % self._per_minute:
-            return state, [planned]
-        before, after = state.snapshot, _snapshot(planned, frame)
-        recorded = [] if before is None else [_transition(before, after, planned)]
-        return replace(state, snapshot=after), [planned, *recorded]
+            return state, [*judged, planned]
+        last, now = state.snapshot, snapshot_of(planned, frame)
+        recorded = [] if last is None else [transition(last, now, planned)]
+        return replace(state, snapshot=now), [*judged, planned, *recorded]
+
+    def _advised(
+        self,
+        frame: DomainObserved,
+        asked: tuple[I32, AppSignals, Directive],
+        plan: Callable[[F32], Plan],
+        state: SoldierState,
+        clock: Clock,
+    ) -> tuple[SoldierState, Advice, list[Event]]:
+        """What promoted policies advise, and how they did."""
+        names, follower = tuple(frame.apps), self._followers[frame.domain]
+        inventory, (status, signals, _) = self._inventories.of(frame.domain, names), asked
+
+        def ask(policy: Policy) -> F32:
+            return SoldierPolicy(inventory, policy.network)(*asked)
+
+        deciding = follower.deciding(state.rollout, names)
+        advice, sample = advise(deciding, ask, clock.now, self._most_policy_s), None
+        if deciding.candidate is not None:
+            weight = self._weights[frame.domain]
+            sample = sample_of(advice, plan, status, signals.load, weight)
+        rollout, judged = follower.judge(
+            state.rollout, sample, advice.problem, frame.tick, frame.time
+        )
+        return replace(state, rollout=rollout), advice, list[Event](judged)
 
     def _memory(self, names: tuple[str, ...], status: I32, state: SoldierState) -> SoldiersState:
         """A copy that the kernels may update, for the apps of the frame."""
@@ -302,7 +359,7 @@ def _planned(
     after_tick: SoldiersState,
     domain: int,
     budget: BudgetGranted | None,
-    level: Level,
+    versions: dict[str, str],
 ) -> ScalePlanned:
     before = {name: status[0, row] for name, row in _PLANNED.items()}
     after = dict(zip(_PLANNED, (plan.replicas[0], plan.cpu[0], plan.memory[0]), strict=True))
@@ -328,56 +385,7 @@ def _planned(
         changes=int(changed.sum()),
         sums=Sums(**sums | counts),
         overruns=int(after_tick.overruns[0]),
-        versions=versions_at(level),
+        versions=versions,
         **{name: values.tolist() for name, values in after.items()},
         **{f"{name}_before": values.tolist() for name, values in before.items()},
-    )
-
-
-# Transitions, for retraining.
-
-
-def _snapshot(planned: ScalePlanned, frame: DomainObserved) -> SoldierSnapshot:
-    """State: sums and aggregates of the domain. Action: pods planned more and less."""
-    sums = planned.sums
-    state = {} if sums is None else {name: float(getattr(sums, name)) for name in _RECORDED}
-    change = [now - was for now, was in zip(planned.replicas, planned.replicas_before, strict=True)]
-    return SoldierSnapshot(
-        tick=frame.tick,
-        # Known ones only: a transition has them twice, and must fit into a record.
-        state=state
-        | {
-            f"domain.{name}": value
-            for name, value in frame.aggregates.items()
-            if name in DOMAIN_LEVEL.names
-        },
-        action={
-            "pods_more": float(sum(step for step in change if step > 0)),
-            "pods_less": float(-sum(step for step in change if step < 0)),
-        },
-    )
-
-
-def _transition(
-    before: SoldierSnapshot, after: SoldierSnapshot, planned: ScalePlanned
-) -> TransitionRecorded:
-    """The transition between two minutes.
-
-    The reward is the observable part of the objective: apps at risk in the minute and core-hours
-    held. The trainer applies the domain's weight.
-    """
-    # Cores held for the minute, in core-hours.
-    held_hours = after.state.get("held", 0.0) / 60.0
-    return TransitionRecorded(
-        tick=before.tick,
-        time=planned.time,
-        trace_id=planned.trace_id,
-        agent=f"soldier/{planned.domain}",
-        kind="soldier",
-        next_tick=after.tick,
-        state=before.state,
-        action=before.action,
-        reward=-(after.state.get("at_risk", 0.0) + held_hours),
-        next_state=after.state,
-        policy=planned.policy,
     )

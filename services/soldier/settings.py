@@ -1,8 +1,11 @@
 """Settings of the Soldier, besides those of the kit."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
+
+from services.soldier.advice import MOST_SECONDS
 
 SERVICE: Final = "soldier"
 
@@ -15,3 +18,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     vertical: bool = True
     """Whether plans resize pods. Switch it off on Kubernetes: its target changes replicas
     only."""
+    most_policy_seconds: Annotated[float, Meta(gt=0, le=5)] = MOST_SECONDS
+    """Longest answer of a promoted policy for one domain, before it is taken back."""

@@ -185,16 +185,23 @@ def _write(
         print_line(console, f"report: {write_report(report, outcome)}")
 
 
+def worlds_given(options: Options) -> dict[str, object]:
+    """The options that choose the worlds, by their names on the command line."""
+    return {
+        "--scenarios": options.scenarios,
+        "--seeds": options.seeds,
+        "--apps": options.apps,
+        "--cluster": options.cluster,
+        "--physics": options.physics,
+    }
+
+
 def _command(options: Options) -> str:
     # Without --fresh and the output files, which do not change the figures.
     values = {
         "--controllers": options.controllers,
-        "--scenarios": options.scenarios,
-        "--seeds": options.seeds,
-        "--apps": options.apps,
         "--against": options.against,
-        "--cluster": options.cluster,
-        "--physics": options.physics,
+        **worlds_given(options),
     }
     parts = [f"{name} {shlex.quote(str(value))}" for name, value in values.items() if value]
     if options.frontier is not None:

@@ -14,7 +14,13 @@ from models.compare.request import FULL_SEEDS, Options, controller_names, reques
 from models.inputs.errors import InputError
 from models.statistics import Interval
 from services.cli.commands import examples
-from services.cli.comparison.control import AppsOption, FreshOption, ScenariosOption, benchmark
+from services.cli.comparison.control import (
+    AppsOption,
+    FreshOption,
+    ScenariosOption,
+    benchmark,
+    worlds_given,
+)
 from services.cli.comparison.frontier import SeedsOption
 from services.cli.comparison.running import duration
 from services.cli.comparison.tables import FEW_SEEDS, UNKNOWN
@@ -54,27 +60,19 @@ def foresight_command(
     names = controller_names(controllers)
     if len(names) < 2:
         raise InputError(f"controllers: expected at least two names, got {controllers!r}")
-    request = request_of(
-        Options(
-            controllers,
-            scenarios,
-            seeds,
-            apps,
-            # The last one, so that no controller is added as a reference.
-            against=names[-1],
-            frontier=False,
-            cluster=cluster,
-            physics=physics,
-        )
+    options = Options(
+        controllers,
+        scenarios,
+        seeds,
+        apps,
+        # The last one, so that no controller is added as a reference.
+        against=names[-1],
+        frontier=False,
+        cluster=cluster,
+        physics=physics,
     )
-    given = {
-        "--controllers": controllers,
-        "--scenarios": scenarios,
-        "--seeds": seeds,
-        "--apps": apps,
-        "--cluster": cluster,
-        "--physics": physics,
-    }
+    request = request_of(options)
+    given = {"--controllers": controllers, **worlds_given(options)}
     command = command_line("hirl bench foresight", given)
     outcome = benchmark(request, command, fresh, console, began)
     rows = foresight(outcome.rows, request)

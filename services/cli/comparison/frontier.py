@@ -22,7 +22,7 @@ from models.compare.request import FULL_SEEDS, Options, controller_names, reques
 from models.inputs.errors import InputError
 from models.statistics import Interval
 from services.cli.commands import examples
-from services.cli.comparison.control import AppsOption, FreshOption
+from services.cli.comparison.control import AppsOption, FreshOption, ScenariosOption
 from services.cli.comparison.running import run_jobs
 from services.cli.comparison.tables import UNKNOWN, times
 from services.cli.options import ClusterOption, JsonOption, PhysicsOption, writable_file
@@ -41,10 +41,6 @@ KnobsOption = Annotated[
 ]
 AgainstOption = Annotated[
     str, typer.Option("--against", metavar="C", help="The family to compare with, as tuned.")
-]
-ScenariosOption = Annotated[
-    str | None,
-    typer.Option("--scenarios", metavar="S,T", help="Names or files; all that ship by default."),
 ]
 SeedsOption = Annotated[str, typer.Option("--seeds", metavar="10-19", help="As in bench control.")]
 PlotOption = Annotated[

@@ -44,6 +44,16 @@ IterationsOption = Annotated[
 TrainAppsOption = Annotated[
     int, typer.Option("--apps", metavar="N", min=20, help="Apps of the clusters to learn in.")
 ]
+NodesOption = Annotated[
+    float | None,
+    typer.Option(
+        "--most-nodes",
+        metavar="X",
+        min=-0.5,
+        max=0.5,
+        help="Cap on node-hours over the heuristic's, less one: 0 is no more than it uses.",
+    ),
+]
 ResumeOption = Annotated[
     bool, typer.Option("--resume/--fresh", help=f"Resume from {CHECKPOINTS}, or start again.")
 ]
@@ -51,12 +61,13 @@ ResumeOption = Annotated[
 
 @examples(
     "hirl train commander",
-    "hirl train commander --apps 60 --iterations 5 --seed 1 --out .hirl/commander",
+    "hirl train commander --apps 155 --most-nodes 0 --seed 1 --out .hirl/models/thrifty",
 )
 def commander(
     seed: SeedOption = 0,
     apps: TrainAppsOption = _DEFAULTS.apps,
     iterations: IterationsOption = _DEFAULTS.iterations,
+    most_nodes: NodesOption = None,
     out: OutOption = MODELS / "commander",
     resume: ResumeOption = True,
 ) -> None:
@@ -65,14 +76,16 @@ def commander(
     Each iteration plays the tuning scenarios and takes PPO's steps. It resumes after an
     interruption; more --iterations go on from the last state. Writes network, card and curves.
     """
-    _train(_DEFAULTS._replace(seed=seed, apps=apps, iterations=iterations), out, resume=resume)
+    args = _DEFAULTS._replace(seed=seed, apps=apps, iterations=iterations, most_nodes=most_nodes)
+    _train(args, out, resume=resume)
 
 
-@examples("hirl train soldier", "hirl train soldier --apps 60 --iterations 5 --out .hirl/soldier")
+@examples("hirl train soldier", "hirl train soldier --iterations 5 --most-nodes 0")
 def soldier(
     seed: SeedOption = 0,
     apps: TrainAppsOption = SOLDIER.apps,
     iterations: IterationsOption = SOLDIER.iterations,
+    most_nodes: NodesOption = None,
     out: OutOption = MODELS / "soldier",
     resume: ResumeOption = True,
 ) -> None:
@@ -81,7 +94,8 @@ def soldier(
     It first imitates an oracle of its lever as far as what it sees allows, then learns from rewards
     of each app. Resumes and writes as `hirl train commander` does.
     """
-    _train(SOLDIER._replace(seed=seed, apps=apps, iterations=iterations), out, resume=resume)
+    args = SOLDIER._replace(seed=seed, apps=apps, iterations=iterations, most_nodes=most_nodes)
+    _train(args, out, resume=resume)
 
 
 def _train(args: Args, out: Path, *, resume: bool) -> None:
@@ -95,13 +109,18 @@ def _train(args: Args, out: Path, *, resume: bool) -> None:
     from models.training.produce import Order, produce  # noqa: PLC0415
 
     console = Console(emoji=False)
-    checkpoints = writable_folder(CHECKPOINTS / f"{args.agent}-{args.apps}-{args.seed}")
+    checkpoints = writable_folder(CHECKPOINTS / _checkpoint_of(args))
     if not resume and checkpoints.exists():
         shutil.rmtree(checkpoints)
     order = Order(args, out, checkpoints, _command(args))
     with progress("training", args.iterations, console) as advance:
         card = produce(order, _Progress(console, advance, args), time.monotonic)
     _show(console, card, args, out)
+
+
+def _checkpoint_of(args: Args) -> str:
+    cap = "" if args.most_nodes is None else f"-nodes{args.most_nodes:g}"
+    return f"{args.agent}-{args.apps}-{args.seed}{cap}"
 
 
 class _Progress:
@@ -131,15 +150,21 @@ class _Progress:
 
 
 def _command(args: Args) -> str:
-    given = {"--seed": args.seed, "--apps": args.apps, "--iterations": args.iterations}
+    given = {
+        "--seed": args.seed, "--apps": args.apps, "--iterations": args.iterations,
+        "--most-nodes": args.most_nodes,
+    }  # fmt: skip
     return command_line(f"hirl train {args.agent}", given) + " --fresh"
 
 
 def _show(console: Console, card: Card, args: Args, out: Path) -> None:
     judged = [(at + 1, row) for at, row in enumerate(card.curve) if row["judged"] is not None]
-    rows = [(at, f"{row['judged']:+.2%}", f"{row['judged_p0']:+.2f}") for at, row in judged[-10:]]
+    rows = [
+        (at, f"{row['judged']:+.2%}", f"{row['judged_p0']:+.2f}", f"{row['judged_nodes']:+.2%}")
+        for at, row in judged[-10:]
+    ]
     title = "Judged without noise, over the heuristic"
-    console.print(table(title, ("iteration", "J", "P0 minutes"), rows))
+    console.print(table(title, ("iteration", "J", "P0 minutes", "node-hours"), rows))
     for note in card.notes:
         print_line(console, note)
     print_line(

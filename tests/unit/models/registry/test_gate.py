@@ -38,6 +38,7 @@ def evidence(**changes: Any) -> Evidence:
         states=100,
         features={"rps": Feature(training=VALUES, serving=VALUES)},
         objective=runs(BASE * 0.9 * noise(0.01), BASE),
+        equal_cost=runs(BASE * 0.9 * noise(0.01), BASE),
         p0_minutes=runs(MINUTES * 0.8, MINUTES),
         budget_overruns=0,
         spend_overruns=0,
@@ -156,7 +157,7 @@ def test_what_was_not_measured_fails_every_check_that_needs_it() -> None:
     unknown = {check.name for check in verdict.checks if check.found == "no evidence"}
     assert unknown == {
         "parity", "drift", "objective", "p0", "budget overruns", "spend overruns", "decision time",
-        "oscillation", "certificate", "subject", "code",
+        "oscillation", "certificate", "subject", "code", "equal cost",
     }  # fmt: skip
 
 

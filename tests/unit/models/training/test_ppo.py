@@ -40,7 +40,7 @@ SCENARIO = Scenario(
     name="short", shows="What the test needs.", start="Mon 10:00", length_minutes=5,
     warmup_minutes=2, events=(SPIKE,),
 )  # fmt: skip
-TINY = Args(iterations=2, judge_every=1, epochs=2, minibatch=8, hidden=8)
+TINY = Args(iterations=2, judge_every=1, epochs=2, minibatch=8, hidden=8, most_nodes=-0.5)
 TINY_SOLDIER = SOLDIER._replace(iterations=2, judge_every=1, epochs=1, minibatch=256, hidden=8)
 FIRST = msgspec.structs.fields(Iteration)[0].name
 
@@ -85,6 +85,16 @@ def test_a_resumed_run_ends_with_the_weights_of_one_that_was_not_interrupted(
     assert [getattr(each, FIRST) for each in whole.curve] == [0, 1]
     fresh = weights(Trainer(args, tmp_path / "none.pt"))
     assert not all(np.array_equal(a, b) for a, b in zip(fresh, weights(whole), strict=True))
+
+
+def test_a_policy_beyond_its_cap_pays_a_price_and_is_never_the_best(
+    track: Track, tmp_path: Path
+) -> None:
+    trainer = trained(TINY._replace(iterations=3), track, tmp_path / "state.pt")
+    prices = [each.price for each in trainer.curve]
+    assert prices == sorted(prices)
+    assert prices[0] == 0.0 < prices[-1]
+    assert trainer.best_objective == 0.0
 
 
 def test_a_checkpoint_of_other_settings_is_refused(track: Track, tmp_path: Path) -> None:

@@ -83,3 +83,10 @@ def test_a_perfect_critic_leaves_no_advantage() -> None:
     values = np.full((40, 2), 1.0 / (1.0 - 0.9))
     found, _ = advantages(np.ones((40, 2)), values, 0.9, 0.95)
     np.testing.assert_allclose(found, 0.0, atol=1e-9)
+
+
+def test_the_price_of_a_cap_makes_node_hours_dearer() -> None:
+    dear = PLAIN._replace(node_hours=3.0)
+    assert reward(costs(0.0, 0.0, 9.0), dear) == pytest.approx(
+        3 * reward(costs(0.0, 0.0, 9.0), PLAIN)
+    )

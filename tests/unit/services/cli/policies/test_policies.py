@@ -3,9 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from models.compare import workers
+from models.policies.contract import APP_COLUMNS
+from models.policies.packing import version_in
+from models.registry.evidence import read_evidence
+from models.registry.load import Samples, write_samples
+from models.registry.manifest import SAMPLES
 from services.cli import main
 from services.cli.policies import train
 from tests.unit.models.policies.policy_files import write_soldier
@@ -39,6 +45,26 @@ def test_a_policy_that_changes_nothing_has_the_figures_of_the_heuristic_and_does
     assert not found["passes"]
     for row in found["gate"]:
         assert row["objective"]["value"] == row["p0_minutes"]["value"] == 0.0
+    failed = {check["name"] for check in found["checks"] if not check["passed"]}
+    assert {"objective", "equal cost"} <= failed
+
+
+def test_the_evidence_is_what_the_gate_of_the_registry_reads() -> None:
+    folder = write_soldier(Path("same"), 1.0)
+    samples = Samples({"app": np.zeros((1, len(APP_COLUMNS)), np.float32)}, {})
+    (folder / SAMPLES).write_bytes(write_samples(samples))
+    assert bench("--soldier", "same", "--evidence", "evidence.json") == 1
+    found = read_evidence(Path("evidence.json"))
+    assert found.artefact == version_in(folder)
+    assert found.objective is not None
+    assert found.objective.scenarios == ["quiet"]
+    assert found.budget_overruns == 0
+
+
+def test_evidence_is_about_one_policy(capsys: Capture) -> None:
+    both = ("--soldier", "a", "--commander", "b", "--evidence", "evidence.json")
+    assert bench(*both) == main.EXIT_BAD_INPUT
+    assert "judge them one by one" in capsys.readouterr().err
 
 
 def test_without_a_policy_the_command_says_how_to_get_one(capsys: Capture) -> None:

@@ -1,0 +1,147 @@
+"""What promoted policies advise a Soldier, and what that would cost beside the incumbent.
+
+Nothing that a policy answers reaches a plan unless all of it is within the range of its contract.
+Otherwise the incumbent has advised already, or the heuristic decides alone.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from models.cluster import rows
+from models.cluster.arrays import F32, I32, MILLI, Mask
+from models.cluster.plan import Plan
+from models.control.report import BEARABLE
+from models.inputs.errors import InputError
+from models.policies.advisers import SoldierNetwork, in_blocks
+from models.registry.load import Artefact
+from models.registry.rollout import Sample
+from services._kit.answering import timed
+from services._kit.following import Deciding
+
+MODEL: Final = "soldier"
+"""Key of its promotions."""
+MOST_SECONDS: Final = 0.05
+"""Longest answer of a policy for one domain."""
+
+
+class Policy(NamedTuple):
+    """An open policy."""
+
+    name: str
+    """What plans carry."""
+    network: SoldierNetwork
+    """Raises if its answer cannot be used."""
+
+
+class Advice(NamedTuple):
+    """What applies to a plan, and what is to be judged. E = 1, A apps."""
+
+    factor: F32
+    """[E, A] on the need of each app."""
+    versions: dict[str, str]
+    """Policies behind the plan; empty: the heuristic alone."""
+    incumbent: F32
+    """What would apply without a candidate."""
+    candidate: F32 | None
+    """None: there is none, or its answer cannot be used."""
+    fault: str
+    """Why the candidate's answer cannot be used."""
+    problem: str
+    """Why the incumbent's cannot."""
+
+
+def open_policy(artefact: Artefact) -> Policy:
+    """Open a verified policy; raises InputError if it does not fit this release."""
+    # Imported here: they load onnxruntime, which the heuristic does not need.
+    from models.policies.packing import features_sha256  # noqa: PLC0415
+    from models.registry.session import open_session  # noqa: PLC0415
+
+    if artefact.manifest.features_sha256 != features_sha256(artefact.manifest.kind):
+        raise InputError(f"{artefact.name}: was trained on other features; train it again")
+    session = open_session(artefact)
+
+    def network(inputs: F32, /) -> F32:
+        return in_blocks(lambda block: session.run({"app": block})["need"], inputs)
+
+    return Policy(artefact.name, network)
+
+
+def advise(
+    deciding: Deciding[Policy],
+    ask: Callable[[Policy], F32],
+    now: Callable[[], float],
+    most_s: float,
+) -> Advice:
+    """Ask the incumbent, and the candidate beside it."""
+    incumbent, versions, problem = _of_incumbent(deciding, ask, now, most_s)
+    advice = Advice(incumbent, versions, incumbent, None, "", problem)
+    if deciding.candidate is None:
+        return advice
+    candidate, fault = _answer(deciding.candidate, ask, now, most_s)
+    if candidate is None:
+        return advice._replace(fault=fault)
+    applied, name = deciding.applied, deciding.candidate.name
+    if applied.all():
+        versions = {MODEL: name}
+    elif applied.any():
+        versions = versions | {f"{MODEL}-canary": name}
+    factor = np.where(applied, candidate, incumbent)
+    return advice._replace(factor=factor, versions=versions, candidate=candidate)
+
+
+def _of_incumbent(
+    deciding: Deciding[Policy],
+    ask: Callable[[Policy], F32],
+    now: Callable[[], float],
+    most_s: float,
+) -> tuple[F32, dict[str, str], str]:
+    """The incumbent's factors, else the spare's, else none; whose they are, and the problem."""
+    problem = ""
+    for policy in (deciding.incumbent, deciding.spare):
+        if policy is None:
+            continue
+        found, fault = _answer(policy, ask, now, most_s)
+        if found is not None:
+            return found, {MODEL: policy.name}, problem
+        problem = problem or fault
+    return np.ones((1, deciding.applied.size), np.float32), {}, problem
+
+
+def _answer(
+    policy: Policy, ask: Callable[[Policy], F32], now: Callable[[], float], most_s: float
+) -> tuple[F32 | None, str]:
+    try:
+        found, slow = timed(lambda: ask(policy), now, most_s)
+    except Exception as error:  # noqa: BLE001  whatever went wrong, somebody else decides
+        return None, f"{policy.name}: {' '.join(str(error).split())[:200] or type(error).__name__}"
+    return (None, f"{policy.name}: {slow}") if slow else (found, "")
+
+
+def sample_of(
+    advice: Advice, plan: Callable[[F32], Plan], status: I32, load: F32, weight: float
+) -> Sample:
+    """What the candidate would plan beside the incumbent, estimated from this tick alone.
+
+    `load` [1, A] are the pods that the present traffic fills, `weight` that of the domain's
+    violations in the objective.
+    """
+    if advice.candidate is None:
+        return Sample(advice.fault)
+    ours, theirs = plan(advice.incumbent), plan(advice.candidate)
+    active: Mask = status[0, rows.ACTIVE] == 1
+    apart = (ours.replicas[0] != theirs.replicas[0])[active]
+    return Sample(
+        cost_incumbent=_cost(ours, status, load, weight),
+        cost_candidate=_cost(theirs, status, load, weight),
+        differs=float(apart.mean()) if apart.size else 0.0,
+    )
+
+
+def _cost(plan: Plan, status: I32, load: F32, weight: float) -> float:
+    """Cores that are planned, and those that the present load needs and the plan lacks."""
+    cores = plan.cpu[0] / MILLI * (status[0, rows.ACTIVE] == 1)
+    # What it needs now, not what it wants: a policy that wants more would seem to be worth it.
+    lacks = np.maximum(0.0, load[0] / BEARABLE - plan.replicas[0])
+    return float((cores * (plan.replicas[0] + weight * lacks)).sum())

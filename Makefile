@@ -19,7 +19,7 @@ BUS ?= kafka
 MINUTES ?= 60
 FUZZ_EXAMPLES ?= 20000
 
-.PHONY: help setup run test test-pure test-real test-real-aside warm lab-build lab checks train-env test-train train-forecaster test-lock-step test-containers test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
+.PHONY: help setup run test test-pure test-real test-real-aside test-train-aside warm lab-build lab checks train-env test-train train-forecaster test-lock-step test-containers test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
 	docs bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -66,12 +66,12 @@ test-real: setup ## run the tests on a real Kafka and a real Prometheus
 	@echo "test-real: tests/integration and tests/e2e"
 	@$(BIN)/pytest -q tests/integration tests/e2e
 
-# Two progress displays would mix, so the log of this run is shown when it ends.
-test-real-aside: setup
+# Several progress displays would mix, so the log of these runs is shown when they end.
+test-real-aside test-train-aside: %-aside: setup
 	@mkdir -p .hirl
-	@echo "test-real: tests/integration and tests/e2e in parallel, log in .hirl/test-real.log"
-	@$(MAKE) test-real > .hirl/test-real.log 2>&1 || { cat .hirl/test-real.log; exit 1; }
-	@cat .hirl/test-real.log
+	@echo "$*: in parallel, log in .hirl/$*.log"
+	@$(MAKE) $* > .hirl/$*.log 2>&1 || { cat .hirl/$*.log; exit 1; }
+	@cat .hirl/$*.log
 
 lab-build: setup ## build etcd and the Kubernetes API server into a cache (minutes the first time, then nothing)
 	@$(BIN)/hirl lab build
@@ -151,7 +151,7 @@ checks: lint types layers licences
 
 presubmit: setup ## everything a change must pass
 	@$(MAKE) -j3 checks warm lab-build
-	@$(MAKE) -j2 test-pure test-real-aside
+	@$(MAKE) -j2 test-real-aside test-pure test-train-aside
 
 release-check: setup ## whether this commit can be released as the version in pyproject.toml
 	@.ci/release-check

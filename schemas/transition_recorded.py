@@ -19,3 +19,11 @@ class TransitionRecorded(TickEvent, frozen=True, kw_only=True):
     reward: Annotated[float, about("Negative cost of the step.", "objective J")]
     next_state: Annotated[dict[str, float], about("State after the step, by feature name.")]
     policy: Annotated[str, about("Name and version of the policy that decided.")] = ""
+    counterfactual: Annotated[
+        dict[str, float],
+        about(
+            "The action beside the heuristic's own for the same state: the estimates `cost` and "
+            "`heuristic_cost`, and `differs`, the share of domains or apps that it decided "
+            "otherwise. Empty where no promoted policy took part."
+        ),
+    ] = {}

@@ -144,7 +144,7 @@ def reparsed(data: bytes) -> Any:
 def commander_network(bad: str = "", **values: float) -> bytes:
     """A Commander's network with constant outputs, neutral where no value is given.
 
-    `bad` is `nan` or `inf`: what it answers as headroom.
+    `bad` is what becomes of its headroom: `nan`, `inf`, or `slow`, which is right and late.
     """
     nodes, initial = [], [weights("axis", [2], np.int64), weights("zero", 0.0)]
     for port_ in contract.OUTPUTS:
@@ -167,10 +167,8 @@ def commander_network(bad: str = "", **values: float) -> bytes:
             broken = bool(bad) and name == "headroom"
             nodes.append(node("Squeeze", [last, "axis"], f"{name}_s" if broken else name))
             if broken:
-                over = "zero_by_zero" if bad == "nan" else f"{name}_s"
-                if bad == "nan":
-                    nodes.append(node("Mul", [f"{name}_s", "zero"], over))
-                nodes.append(node("Div", [over, "zero"], name))
+                more_nodes, more_initial = _spoiled(bad, "cluster", f"{name}_s", name)
+                nodes, initial = [*nodes, *more_nodes], [*initial, *more_initial]
     ports = [
         [port(one.name, one.shape) for one in group]
         for group in (contract.INPUTS, contract.OUTPUTS)
@@ -179,6 +177,24 @@ def commander_network(bad: str = "", **values: float) -> bytes:
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     data: bytes = made.SerializeToString()
     return data
+
+
+def _spoiled(bad: str, source: str, value: str, result: str) -> tuple[list[Any], list[Any]]:
+    """Nodes and weights that spoil a value; `zero` is there already."""
+    if bad == "inf":
+        return [node("Div", [value, "zero"], result)], []
+    if bad == "nan":
+        return [node("Mul", [value, "zero"], "none"), node("Div", ["none", "zero"], result)], []
+    # Products of matrices that depend on the input, so that they are not computed beforehand.
+    size = 1024
+    nodes = [node("ReduceSum", [source], "given", keepdims=0), node("Add", ["given", "ones"], "p0")]
+    nodes += [node("MatMul", [f"p{n}", "mean"], f"p{n + 1}") for n in range(12)]
+    nodes += [
+        node("ReduceSum", ["p12"], "late", keepdims=0), node("Mul", ["late", "zero"], "nothing"),
+        node("Add", [value, "nothing"], result),
+    ]  # fmt: skip
+    constants = np.ones((size, size)), np.full((size, size), 1.0 / size)
+    return nodes, [weights("ones", constants[0]), weights("mean", constants[1])]
 
 
 def commander_files(
@@ -192,7 +208,7 @@ def commander_files(
 def soldier_network(need: float = 1.0, bad: str = "", slope: float = 0.0) -> bytes:
     """A Soldiers' network: a constant, plus the sum of the inputs times the slope, in its range.
 
-    `bad` is `nan`: what it answers instead.
+    `bad` is what becomes of that, as for a Commander's.
     """
     (output,), (given,) = contract.SOLDIER_OUTPUTS, contract.SOLDIER_INPUTS
     initial = [
@@ -200,8 +216,9 @@ def soldier_network(need: float = 1.0, bad: str = "", slope: float = 0.0) -> byt
         weights("low", output.low), weights("high", output.high), weights("zero", 0.0),
     ]  # fmt: skip
     nodes = [node("MatMul", ["app", "w"], "m"), node("Add", ["m", "b"], "a")]
-    if bad == "nan":
-        nodes += [node("Mul", ["a", "zero"], "z"), node("Div", ["z", "zero"], "need")]
+    if bad:
+        more_nodes, more_initial = _spoiled(bad, "app", "a", "need")
+        nodes, initial = [*nodes, *more_nodes], [*initial, *more_initial]
     elif output.low <= need <= output.high:
         nodes.append(node("Clip", ["a", "low", "high"], "need"))
     else:

@@ -7,7 +7,7 @@ to the process; which one decides is part of the state, so a restart opens the s
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +22,7 @@ from models.registry.store import Entry, Store, fetch, open_store
 from schemas.fields import Event
 from schemas.model_judged import ModelJudged
 from schemas.model_promoted import ModelPromoted
+from schemas.transition_recorded import TransitionRecorded
 from services._kit.errors import BadSettings, Refused
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
@@ -138,8 +139,15 @@ def judged(
     )
 
 
+_BESIDE: Final = {
+    "cost_ratio": "Estimated cost of the last minute's decision over that of the heuristic's own",
+    "differs_ratio": "Share of domains or apps that it decided otherwise than the heuristic",
+}
+"""Gauges of a policy that decides, by the end of their name."""
+
+
 class RolloutMetrics:
-    """Metrics of rollouts; called with each published event."""
+    """Metrics of rollouts and of policies at work; called with each published event."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._steps = Counter(
@@ -167,8 +175,15 @@ class RolloutMetrics:
             registry=telemetry.registry,
         )
 
+        self._beside = {
+            name: Gauge(f"hirl_policy_{name}", about, ["agent"], registry=telemetry.registry)
+            for name, about in _BESIDE.items()
+        }
+
     def __call__(self, event: Event) -> None:
-        """Record a step."""
+        """Record a step, or what a policy did beside the heuristic."""
+        if isinstance(event, TransitionRecorded):
+            self._record(event.agent, event.counterfactual)
         if not isinstance(event, ModelJudged):
             return
         labels, evidence = (event.model, event.scope), event.evidence
@@ -179,3 +194,11 @@ class RolloutMetrics:
         if evidence.get("cost_incumbent", 0.0) > 0 and "cost_candidate" in evidence:
             ratio = evidence["cost_candidate"] / evidence["cost_incumbent"]
             self._worse.labels(*labels).set(ratio)
+
+    def _record(self, agent: str, beside: Mapping[str, float]) -> None:
+        # Where the heuristic decides alone, both are what they are by definition: an old value
+        # would look like a policy that is still at work.
+        cost = beside.get("cost", 1.0), beside.get("heuristic_cost", 1.0)
+        ratio = cost[0] / cost[1] if cost[1] > 0 else 1.0
+        self._beside["cost_ratio"].labels(agent).set(ratio)
+        self._beside["differs_ratio"].labels(agent).set(beside.get("differs", 0.0))

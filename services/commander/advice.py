@@ -4,7 +4,7 @@ Nothing that a policy answers reaches a decision unless all of it is within the 
 contract. Otherwise the incumbent has advised already, or the heuristic decides alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -34,6 +34,11 @@ MOST_SECONDS: Final = 0.05
 _P0_WEIGHT: Final = 10.0
 """Of cores that the highest priority lacks, over cores that are paid for: as in the objective."""
 _NOTICEABLE: Final = 0.01
+SPEND_MINUTES: Final = 60
+"""Window of the mean that is compared with the spend cap."""
+ETA: Final = 0.04
+"""Policies are taken back this share below the cap: a cap that is reached is late."""
+_LEAST_MINUTES: Final = 10
 
 Asked = tuple[I32, PoolReadings, Report, Forecast | None]
 """What a policy sees: tick, pools, reports and usable forecasts."""
@@ -112,11 +117,35 @@ def sample_of(
     if advice.candidate is None:
         return Sample(advice.fault)
     ours, theirs = decide(advice.incumbent), decide(advice.candidate)
-    before, after = (one.directive.budget.cores for one in (ours, theirs))
-    apart = np.abs(after - before) > _NOTICEABLE * np.maximum(before, 1.0)
     return Sample(
-        "", _cost(ours, report, inventory), _cost(theirs, report, inventory), float(apart.mean())
+        cost_incumbent=_cost(ours, report, inventory),
+        cost_candidate=_cost(theirs, report, inventory),
+        differs=_differs(ours, theirs),
     )
+
+
+def beside_heuristic(
+    decision: CommanderDecision,
+    heuristic: CommanderDecision,
+    report: Report,
+    inventory: Inventory,
+) -> dict[str, float]:
+    """What was decided beside what the heuristic alone would decide, for the transition."""
+    return {
+        "cost": _cost(decision, report, inventory),
+        "heuristic_cost": _cost(heuristic, report, inventory),
+        "differs": _differs(heuristic, decision),
+    }
+
+
+def over_cap(spend_per_hour: Sequence[float], cap: float) -> str:
+    """Why policies are taken back: the sliding mean of the cost is too near to the spend cap."""
+    if len(spend_per_hour) < _LEAST_MINUTES:
+        return ""
+    mean = sum(spend_per_hour) / len(spend_per_hour)
+    if mean <= (1.0 - ETA) * cap:
+        return ""
+    return f"the mean cost of {len(spend_per_hour)} min is {mean / cap:.1%} of the spend cap"
 
 
 def _of_incumbent(
@@ -191,6 +220,12 @@ def _mixed(ours: Residual, theirs: Residual, applied: Mask) -> Residual:
     # Spare nodes are the whole cluster's.
     fields["spare"] = theirs.spare if applied.all() else ours.spare
     return ours._replace(**fields)
+
+
+def _differs(one: CommanderDecision, other: CommanderDecision) -> float:
+    """Share of the domains whose budgets differ noticeably."""
+    before, after = (each.directive.budget.cores for each in (one, other))
+    return float((np.abs(after - before) > _NOTICEABLE * np.maximum(before, 1.0)).mean())
 
 
 def _cost(decision: CommanderDecision, report: Report, inventory: Inventory) -> float:

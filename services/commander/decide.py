@@ -42,10 +42,13 @@ from services._kit.ticks import POLICY, decision_id
 from services.commander.advice import (
     MODEL,
     MOST_SECONDS,
+    SPEND_MINUTES,
     Advice,
     Asked,
     Policy,
     advise,
+    beside_heuristic,
+    over_cap,
     sample_of,
     with_policy,
 )
@@ -236,8 +239,14 @@ class CommanderHandler(Handler[CommanderState]):
             usable = None if residual is None else usable_residual(residual, level, _NO_APPS)
             return self._commander.decide(*asked, np.array([epoch], np.int32), usable)
 
+        spent, cap = float(asked[1].price_per_hour[0]), self._inventory.spend_cap_per_hour
+        spend_per_hour = (*state.spend_per_hour, spent)[-SPEND_MINUTES:]
+        state = replace(state, spend_per_hour=spend_per_hour)
         state, advice, judged = self._advised(asked, decide, cause, state, clock)
         decision = decide(None if advice is None else advice.residual)
+        beside = dict[str, float]()
+        if advice is not None and any(advice.names):
+            beside = beside_heuristic(decision, decide(None), report, self._inventory)
         # Every domain takes part in the decision, so that shares sum to 1. Only those that report
         # get a budget; all pools get a request.
         events: list[Event] = [
@@ -259,7 +268,9 @@ class CommanderHandler(Handler[CommanderState]):
             ),
             *(self._requested(index, tick, cause, decision) for index in range(len(self._pools))),
         ]
-        snapshot = snapshot_of(tick, self._domains, report, decision, state.pools)
+        snapshot = snapshot_of(
+            tick, self._domains, report, decision, state.pools, spent, cap, beside
+        )
         if state.snapshot is not None:
             events.append(transition(state.snapshot, snapshot, self._weights, cause, POLICY))
         return replace(state, epoch=epoch, snapshot=snapshot), events
@@ -277,10 +288,17 @@ class CommanderHandler(Handler[CommanderState]):
         if deciding.incumbent is None and deciding.candidate is None:
             return state, None, []
         advice, sample = advise(deciding, asked, clock.now, self._most_policy_s), None
+        spending = over_cap(state.spend_per_hour, self._inventory.spend_cap_per_hour)
+        problem = advice.problem
         if deciding.candidate is not None:
             sample = sample_of(advice, decide, asked[2], self._inventory)
+            # Nothing of it was applied in shadow, so it has spent nothing.
+            if spending and deciding.applied.any():
+                sample = sample._replace(fault=sample.fault or spending)
+        elif deciding.incumbent is not None:
+            problem = problem or spending
         tick, time = int(asked[0][0]), cause.time
-        rollout, judged = self._follower.judge(state.rollout, sample, advice.problem, tick, time)
+        rollout, judged = self._follower.judge(state.rollout, sample, problem, tick, time)
         return replace(state, rollout=rollout), advice, judged
 
     def _has_reported(self, domain: str, tick: int, state: CommanderState) -> bool:

@@ -1,13 +1,15 @@
-"""Metrics of the Commander: forecasts and reports that it did not believe."""
+"""Metrics of the Commander: what nodes cost, and forecasts and reports that it did not believe."""
 
 from typing import Final
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from schemas.budget_granted import BudgetGranted
 from schemas.fields import Event
+from schemas.transition_recorded import TransitionRecorded
 from services._kit.models import RolloutMetrics
 from services._kit.telemetry import Telemetry
+from services.commander.transition import SPEND, SPEND_CAP
 
 IMPLAUSIBLE: Final = "not believed: "
 """Begins the reason of a budget that was made without an implausible input."""
@@ -24,10 +26,23 @@ class Metrics:
             ["domain"],
             registry=telemetry.registry,
         )
+        self._spend = Gauge(
+            "hirl_spend_per_hour",
+            "What all nodes cost, booting ones included, in the last minute that was decided",
+            registry=telemetry.registry,
+        )
+        self._cap = Gauge(
+            "hirl_spend_cap_per_hour",
+            "The spend cap of the cluster file",
+            registry=telemetry.registry,
+        )
 
     def __call__(self, event: Event) -> None:
-        """Count the inputs of a budget that were not believed, and steps of a rollout."""
+        """Record costs, steps of a rollout, and the inputs of a budget that were not believed."""
         self._rollouts(event)
+        if isinstance(event, TransitionRecorded):
+            self._spend.set(event.next_state[SPEND])
+            self._cap.set(event.next_state[SPEND_CAP])
         if isinstance(event, BudgetGranted):
             found = sum(reason.startswith(IMPLAUSIBLE) for reason in event.reasons)
             if found:

@@ -40,6 +40,8 @@ class CommanderState:
     look too large."""
     snapshot: CommanderSnapshot | None = None
     """State and action of the last minute, for the next transition."""
+    spend_per_hour: tuple[float, ...] = ()
+    """What all nodes cost in the last minutes, the newest last."""
     rollout: Rollout = field(default_factory=Rollout)
     """Which promoted policy advises, and which one is on its way."""
 

@@ -13,6 +13,8 @@ from schemas.transition_recorded import TransitionRecorded
 
 _ACTIONS: Final = ("share", "urgency", "headroom", "overdraft")
 _MINUTES_PER_HOUR: Final = 60.0
+SPEND, SPEND_CAP = "spend_per_hour", "spend_cap_per_hour"
+"""What all nodes cost."""
 
 
 class CommanderSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +27,8 @@ class CommanderSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Ready, booting and requested: all that is paid for."""
     at_risk: list[int]
     """Apps at risk, by domain."""
+    counterfactual: dict[str, float] = {}
+    """The action beside the heuristic's own; empty without a policy."""
 
 
 def snapshot_of(
@@ -33,10 +37,14 @@ def snapshot_of(
     report: Report,
     decision: CommanderDecision,
     pools: Mapping[str, PoolObserved],
+    spend_per_hour: float,
+    spend_cap_per_hour: float,
+    counterfactual: dict[str, float],
 ) -> CommanderSnapshot:
     """State: reports of the domains, and pools. Action: what was granted."""
     budget = decision.directive.budget
-    state, action = {}, {"reserve": float(budget.reserve[0])}
+    state = {SPEND: spend_per_hour, SPEND_CAP: spend_cap_per_hour}
+    action = {"reserve": float(budget.reserve[0])}
     for index, domain in enumerate(domains):
         for name, column in report._asdict().items():
             state[f"{domain}.{name}"] = float(column[0, index])
@@ -51,6 +59,7 @@ def snapshot_of(
         action=action,
         nodes=sum(pool.ready + pool.booting + pool.requested for pool in pools.values()),
         at_risk=[int(count) for count in report.at_risk[0]],
+        counterfactual=counterfactual,
     )
 
 
@@ -81,4 +90,5 @@ def transition(
         reward=-(risk + after.nodes / _MINUTES_PER_HOUR),
         next_state=after.state,
         policy=policy,
+        counterfactual=before.counterfactual,
     )

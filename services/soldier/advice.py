@@ -130,13 +130,29 @@ def sample_of(
     if advice.candidate is None:
         return Sample(advice.fault)
     ours, theirs = plan(advice.incumbent), plan(advice.candidate)
-    active: Mask = status[0, rows.ACTIVE] == 1
-    apart = (ours.replicas[0] != theirs.replicas[0])[active]
     return Sample(
         cost_incumbent=_cost(ours, status, load, weight),
         cost_candidate=_cost(theirs, status, load, weight),
-        differs=float(apart.mean()) if apart.size else 0.0,
+        differs=_differs(ours, theirs, status),
     )
+
+
+def beside_heuristic(
+    planned: Plan, heuristic: Plan, status: I32, load: F32, weight: float
+) -> dict[str, float]:
+    """What was planned beside what the heuristic alone would plan, for the transition."""
+    return {
+        "cost": _cost(planned, status, load, weight),
+        "heuristic_cost": _cost(heuristic, status, load, weight),
+        "differs": _differs(heuristic, planned, status),
+    }
+
+
+def _differs(one: Plan, other: Plan, status: I32) -> float:
+    """Share of the apps with another number of replicas."""
+    active: Mask = status[0, rows.ACTIVE] == 1
+    apart = (one.replicas[0] != other.replicas[0])[active]
+    return float(apart.mean()) if apart.size else 0.0
 
 
 def _cost(plan: Plan, status: I32, load: F32, weight: float) -> float:

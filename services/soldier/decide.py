@@ -52,7 +52,15 @@ from services._kit.models import LoadedModel
 from services._kit.plausible import Pace
 from services._kit.state_codec import check_form, copied, refit
 from services._kit.ticks import POLICY, decision_id
-from services.soldier.advice import MODEL, MOST_SECONDS, Advice, Policy, advise, sample_of
+from services.soldier.advice import (
+    MODEL,
+    MOST_SECONDS,
+    Advice,
+    Policy,
+    advise,
+    beside_heuristic,
+    sample_of,
+)
 from services.soldier.state import SoldierState
 from services.soldier.transition import snapshot_of, transition
 
@@ -293,21 +301,26 @@ class SoldierHandler(Handler[SoldierState]):
             plan = empty_plan(1, len(names), len(self._apps.pools))
             return plan, soldiers.step(tick, status, signals, directive, memory, plan, factor)
 
+        def imagined(factor: F32 | None) -> Plan:
+            return planned_with(factor, copied(memory))[0]
+
         judged, factor, versions = list[Event](), None, versions_at(level)
+        begins, beside = frame.tick % self._per_minute == 0, dict[str, float]()
         # A domain that the breaker has set back to the heuristic gets no advice.
         if level == Level.POLICY and state.rollout.needed():
-            before, asked = memory, (status, signals, directive)
-            state, advice, judged = self._advised(
-                frame, asked, lambda one: planned_with(one, copied(before))[0], state, clock
-            )
+            asked = (status, signals, directive)
+            state, advice, judged = self._advised(frame, asked, imagined, state, clock)
             factor, versions = advice.factor, versions | advice.versions
+            if begins and advice.versions:
+                ours, weight = imagined(factor), self._weights[frame.domain]
+                beside = beside_heuristic(ours, imagined(None), status, signals.load, weight)
         plan, report = planned_with(factor, memory)
         planned = _planned(frame, status, plan, report, memory, domain, budget, versions)
         # The kernels have updated `memory` in place; it is the copy that the next tick starts from.
         state = _closed(frame.tick, replace(state, names=names, memory=memory))
-        if frame.tick % self._per_minute:
+        if not begins:
             return state, [*judged, planned]
-        last, now = state.snapshot, snapshot_of(planned, frame)
+        last, now = state.snapshot, snapshot_of(planned, frame, beside)
         recorded = [] if last is None else [transition(last, now, planned)]
         return replace(state, snapshot=now), [*judged, planned, *recorded]
 

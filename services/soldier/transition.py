@@ -19,9 +19,13 @@ class SoldierSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     tick: int
     state: dict[str, float]
     action: dict[str, float]
+    counterfactual: dict[str, float] = {}
+    """The plan beside the heuristic's own; empty without a policy."""
 
 
-def snapshot_of(planned: ScalePlanned, frame: DomainObserved) -> SoldierSnapshot:
+def snapshot_of(
+    planned: ScalePlanned, frame: DomainObserved, counterfactual: dict[str, float]
+) -> SoldierSnapshot:
     """State: sums and aggregates of the domain. Action: pods planned more and less."""
     sums = planned.sums
     state = {} if sums is None else {name: float(getattr(sums, name)) for name in _RECORDED}
@@ -39,6 +43,7 @@ def snapshot_of(planned: ScalePlanned, frame: DomainObserved) -> SoldierSnapshot
             "pods_more": float(sum(step for step in change if step > 0)),
             "pods_less": float(-sum(step for step in change if step < 0)),
         },
+        counterfactual=counterfactual,
     )
 
 
@@ -64,4 +69,5 @@ def transition(
         reward=-(after.state.get("at_risk", 0.0) + held_hours),
         next_state=after.state,
         policy=planned.policy,
+        counterfactual=before.counterfactual,
     )

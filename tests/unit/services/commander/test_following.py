@@ -20,14 +20,17 @@ from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.model_judged import ModelJudged
 from schemas.model_promoted import ModelPromoted
+from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
 from services._kit.following import Deciding
 from services._kit.handler import Service
 from services._kit.inventory import DeclaredApps, pool_records
 from services._kit.memory import MemoryBus
 from services._kit.models import ModelLoader
-from services.commander.advice import Policy, advise, open_policy
+from services._kit.telemetry import Telemetry
+from services.commander.advice import ETA, Policy, advise, open_policy, over_cap
 from services.commander.decide import CommanderHandler
+from services.commander.metrics import Metrics
 from tests.planted_models import (
     OTHER_KEY,
     TRUST,
@@ -149,6 +152,52 @@ def test_a_restart_in_any_stage_continues_in_it_and_decides_the_same(tmp_path: P
         killed.minutes(minute, minute)
     assert killed.phases == steady.phases
     assert killed.bus.events(BudgetGranted) == steady.bus.events(BudgetGranted)
+
+
+def test_transitions_say_what_the_heuristic_would_have_done(place: Place) -> None:
+    place.minutes(1, 1)
+    place.promote(commander_files(commander_network(comfort=0.67)))
+    place.minutes(2, 10)
+    found = {e.tick: e.counterfactual for e in place.bus.events(TransitionRecorded)}
+    # Nothing was applied in shadow; the transition of a minute is recorded a minute later.
+    assert found[12] == found[18] == {}
+    assert found[54]["differs"] > 0
+    assert found[54]["heuristic_cost"] > 0
+    metrics = Metrics(Telemetry("commander", ManualClock(0.0)))
+    for event in place.bus.events(TransitionRecorded):
+        metrics(event)
+    read = metrics._rollouts._beside["differs_ratio"].labels("commander")
+    assert read._value.get() == found[54]["differs"]
+    assert metrics._spend._value.get() > 0
+    assert metrics._cap._value.get() == CLUSTER.spend_cap_per_hour
+
+
+@pytest.mark.parametrize("stage", ["canary", "serving"])
+def test_a_policy_is_taken_back_before_the_mean_cost_reaches_the_spend_cap(
+    place: Place, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    place.minutes(1, 11)
+    name = place.promote(commander_files(commander_network(headroom=0.99)))
+    # One decision is advised in a canary by then, or all.
+    last = 14 if stage == "canary" else 17
+    place.minutes(12, last)
+    assert place.phases[-1].startswith(stage)
+    assert name in place.advised(last)
+    state: Any = place.bus._processes["commander"].engine._store.get("cluster")  # type: ignore[union-attr]
+    mean = sum(state.spend_per_hour) / len(state.spend_per_hour)
+    cap = mean / (1 - ETA) - 1e-6
+    monkeypatch.setattr("services.commander.decide.over_cap", lambda spent, _: over_cap(spent, cap))
+    place.minutes(last + 1, last + 2)
+    assert place.phases[-1] == "rolled-back"
+    assert "of the spend cap" in place.bus.events(ModelJudged)[-1].reason
+    assert place.advised(last + 2) == [""] * len(DOMAINS)
+
+
+def test_the_mean_cost_is_judged_over_minutes_and_not_by_one() -> None:
+    assert over_cap([1000.0] * 9, 1000.0) == ""
+    assert over_cap([900.0] * 30 + [1500.0], 1000.0) == ""
+    assert over_cap([959.0] * 60, 1000.0) == ""
+    assert "96.1% of the spend cap" in over_cap([961.0] * 60, 1000.0)
 
 
 BAD: dict[str, tuple[Callable[[], bytes], str]] = {

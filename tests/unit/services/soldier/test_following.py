@@ -15,6 +15,7 @@ from schemas.breaker_changed import BreakerChanged
 from schemas.model_judged import ModelJudged
 from schemas.model_promoted import ModelPromoted
 from schemas.scale_planned import ScalePlanned
+from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
@@ -68,12 +69,12 @@ class Place:
         self.bus.run()
         return manifest.name
 
-    def ticks(self, first: int, last: int, domains: tuple[str, ...] = DOMAINS) -> None:
+    def ticks(self, first: int, last: int, use: float = 0.4) -> None:
         for tick in range(first, last + 1):
             self.bus.advance(10.0)
-            for domain in domains:
+            for domain in DOMAINS:
                 apps = apps_of(domain)
-                self.bus.publish(sampled(tick, domain=domain, apps=apps))
+                self.bus.publish(sampled(tick, use, domain=domain, apps=apps))
                 if tick % 6 == 0:
                     self.bus.publish(granted(tick, domain=domain))
             self.bus.run()
@@ -121,6 +122,22 @@ def test_a_policy_is_swapped_in_by_apps_in_the_same_ticks_of_all_domains(tmp_pat
         assert [one.get("soldier", "") for one in versions] == ["", "", name, name]
         assert [one.get("soldier-canary", "") for one in versions] == ["", name, "", ""]
     assert place.bus.dead_letters == []
+
+
+def test_transitions_say_how_much_differs_from_the_heuristics_plan(place: Place) -> None:
+    place.ticks(0, 1)
+    place.promote(soldier_files(soldier_network(0.7)))
+    place.ticks(2, 11)
+    # Pods are full in this tick: the heuristic wants more of them, the policy does not.
+    place.ticks(12, 12, use=0.79)
+    place.ticks(13, 18)
+    found = {(e.agent, e.tick): e.counterfactual for e in place.bus.events(TransitionRecorded)}
+    for domain in DOMAINS:
+        assert found[f"soldier/{domain}", 0] == {}
+        beside = found[f"soldier/{domain}", 12]
+        assert beside["differs"] > 0
+        # It holds less and lacks more; the priority decides which of them weighs more.
+        assert beside["cost"] != beside["heuristic_cost"]
 
 
 def test_a_neutral_policy_plans_as_the_heuristic_does_bit_for_bit(tmp_path: Path) -> None:

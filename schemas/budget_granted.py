@@ -69,7 +69,11 @@ class BudgetGranted(TickEvent, frozen=True, kw_only=True):
     ] = 0.0
     held_cores: Annotated[Cores, about("Cores the domain held when the budget was granted.")] = 0.0
     spend_left: Annotated[
-        Money | None, about("Money left under the spend cap this hour; null if not tracked.")
+        Money | None,
+        about(
+            "Money per hour between the spend cap and the price of all nodes, requested ones "
+            "included; below zero the cap is exceeded. Null from releases that do not track it."
+        ),
     ] = None
     reasons: Annotated[list[str], about("Reasons in plain words, the most important first.")] = []
     versions: Annotated[

@@ -90,6 +90,8 @@ class CommanderDecision(NamedTuple):
     """[E, P, 4] nodes to request, by priority of the need."""
     keep: I32
     """[E, P] nodes to keep even when idle: they wait for coming load."""
+    spend_left: F64
+    """[E] money per hour between the spend cap and what all nodes cost, these ones included."""
 
 
 class Claims(NamedTuple):
@@ -134,6 +136,7 @@ def no_decision(environments: int, domains: int, pools: int) -> CommanderDecisio
         no_directive(environments, domains, pools),
         np.zeros((environments, pools, 4), np.int32),
         np.zeros((environments, pools), np.int32),
+        np.zeros(environments),
     )
 
 

@@ -33,6 +33,7 @@ from models.control.residual import (
     with_distress,
     with_urgency,
 )
+from models.control.spending import within_cap
 from models.features.pools import PoolReadings
 from models.forecaster.port import HIGH, HORIZONS_MIN, MEDIAN, Forecast, ticks_per_minute
 
@@ -166,11 +167,15 @@ class Commander:
         # nothing, so lower priorities follow their load.
         growth = np.where(self._highest, outlook.soon, 1.0)
         growth = believe(growth, outlook.ahead, residual.pods, _MOST_GROWTH)
+        requested = self._request_nodes(pools, report, nodes, extra, spare)
+        left = self._inventory.spend_cap_per_hour - pools.price_per_hour
+        requested = within_cap(requested, pools.price, left)
         return CommanderDecision(
             Directive(with_urgency(budget, residual.urgency), growth, release),
-            nodes=self._request_nodes(pools, report, nodes, extra, spare),
+            nodes=requested,
             # Otherwise the provisioner would remove prepared nodes as idle before their load comes.
             keep=np.ceil(nodes - _LEAST).astype(np.int32),
+            spend_left=left - requested.sum(axis=2) @ pools.price,
         )
 
     def _spare(self, pools: PoolReadings, report: Report) -> F64:

@@ -368,6 +368,7 @@ class CommanderHandler(Handler[CommanderState]):
             growth=float(decision.directive.growth[0, index]),
             release_cores=float(decision.directive.release[0, index]),
             held_cores=float(report.held[0, index]),
+            spend_left=float(decision.spend_left[0]),
             reasons=[
                 *(IMPLAUSIBLE + one for one in doubts),
                 *unadvised,

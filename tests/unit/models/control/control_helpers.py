@@ -21,7 +21,10 @@ from models.sim.world import World
 CLUSTER = with_apps(load_sim_cluster(), 40)
 POPULATION = generate(CLUSTER)
 INVENTORY = declare(POPULATION, CLUSTER, [0])._replace(
-    min_replicas=np.full(40, 2, np.int32), max_replicas=np.full(40, 400, np.int32)
+    min_replicas=np.full(40, 2, np.int32),
+    max_replicas=np.full(40, 400, np.int32),
+    # Tests set any number of nodes.
+    spend_cap_per_hour=1e9,
 )
 APPS, DOMAINS, POOLS = 40, INVENTORY.priority.size, INVENTORY.pool_cpu.size
 ALL = tuple(CLUSTER.domain_names)

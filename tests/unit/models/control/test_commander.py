@@ -82,9 +82,10 @@ def each(cores: float) -> F64:
     return np.full((1, DOMAINS), cores)
 
 
-def decided(report: Report, pool: Records) -> CommanderDecision:
-    pools = PoolReadings(pool, INVENTORY)
-    return Commander(INVENTORY, Parameters()).decide(TICK, pools, report, None, TICK)
+def decided(report: Report, pool: Records, spend_cap: float = 1e9) -> CommanderDecision:
+    inventory = INVENTORY._replace(spend_cap_per_hour=spend_cap)
+    pools = PoolReadings(pool, inventory)
+    return Commander(inventory, Parameters()).decide(TICK, pools, report, None, TICK)
 
 
 REPORT = Report(
@@ -169,3 +170,16 @@ def test_what_a_domain_lacks_is_requested_in_its_preferred_pool() -> None:
     more = after - before
     assert more[preferred] >= 10
     assert (np.delete(more, preferred) == 0).all()
+
+
+def test_no_node_is_requested_beyond_the_spend_cap() -> None:
+    report = REPORT._replace(distress=each(500.0), wanted=each(900.0))
+    free = decided(report, full_pools(4))
+    assert free.nodes.sum() > 0
+    pools = PoolReadings(full_pools(4), INVENTORY)
+    cap = float(pools.price_per_hour[0]) + 3 * float(pools.price.max())
+    capped = decided(report, full_pools(4), cap)
+    assert 0 < capped.nodes.sum() < free.nodes.sum()
+    assert 0.0 <= capped.spend_left[0] < pools.price.max() * INVENTORY.pool_cpu.size
+    # What is urgent comes first.
+    assert capped.nodes[0, :, 2:].sum() == 0

@@ -60,11 +60,11 @@ test: warm ## run all tests, those on a real Kafka and Prometheus included; on K
 
 test-pure: setup ## run the tests that need no server
 	@echo "test-pure: tests/unit, tests/contract and tests/behaviour"
-	@$(BIN)/pytest -q tests/unit tests/contract tests/behaviour
+	@$(BIN)/pytest -q --durations=10 tests/unit tests/contract tests/behaviour
 
 test-real: setup ## run the tests on a real Kafka and a real Prometheus
 	@echo "test-real: tests/integration and tests/e2e"
-	@$(BIN)/pytest -q tests/integration tests/e2e
+	@$(BIN)/pytest -q --durations=15 tests/integration tests/e2e
 
 # Several progress displays would mix, so the log of these runs is shown when they end.
 test-real-aside test-train-aside: %-aside: setup

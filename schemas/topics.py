@@ -148,7 +148,7 @@ TOPICS: Final = (
         key="domain",
         about="Capacity per domain: the contract other systems subscribe to.",
         producers=("commander",),
-        consumers=("soldier", "actuator", "breaker", "operator"),
+        consumers=("soldier", "actuator", "breaker", "collector", "operator"),
         cleanup="compact",
     ),
     Topic(
@@ -183,7 +183,7 @@ TOPICS: Final = (
         key="scope",
         about="Whether changes may be applied, with a heartbeat.",
         producers=("breaker",),
-        consumers=("commander", "soldier", "actuator", "breaker", "operator"),
+        consumers=("commander", "soldier", "actuator", "breaker", "collector", "operator"),
         partitions=1,
         cleanup="compact",
     ),

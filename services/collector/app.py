@@ -29,7 +29,9 @@ from services._kit.kubernetes.credentials import access_of
 from services._kit.probes import serving
 from services._kit.settings import KitSettings
 from services._kit.telemetry import Telemetry
+from services.collector import domain_news
 from services.collector.collect import NO_TICK, Collector, Progress, Source
+from services.collector.custom_resources import CustomResources
 from services.collector.kubernetes import USED, ClusterView, load_terms
 from services.collector.metrics import Metrics
 from services.collector.producer import TickProducer
@@ -40,6 +42,7 @@ from services.collector.settings import SERVICE, Settings
 from services.collector.simulated import SimulatedSource
 
 _CALLS_PER_SECOND: Final = 20.0
+_STATUS_CALLS_PER_SECOND: Final = 10.0
 _PAUSE_S: Final = 5.0
 """Between two signs of life of a collector whose source has ended."""
 
@@ -81,15 +84,18 @@ def _measured(
 
 
 def _view(settings: Settings, ttl_s: float, on_error: Callable[[str], None]) -> ClusterView:
-    access = access_of(settings.kubeconfig)
+    access, clock = access_of(settings.kubeconfig), SystemClock()
+    # Calls of its own: many statuses at once must not delay samples.
+    statuses = KubernetesApi(access, settings.timeout_seconds, _STATUS_CALLS_PER_SECOND)
     return ClusterView(
         KubernetesApi(access, settings.timeout_seconds, _CALLS_PER_SECOND),
-        SystemClock(),
+        clock,
         on_error,
         settings.pool_label,
         load_terms(Path(settings.pools)) if settings.pools else {},
         ttl_s,
         settings.usage == "metrics-api",
+        CustomResources(statuses, clock, cluster_of(settings.cluster), on_error),
     )
 
 
@@ -154,6 +160,7 @@ async def collect(settings: Settings, kit: KitSettings) -> None:
                     source.recall(await declared_apps(kit))
             log.info("collecting from %s after tick %d", settings.url, after)
             await producer.start()
+            news = asyncio.create_task(_news(settings, kit, source))
             # No reference data to follow and no group to join: connected means ready.
             telemetry.health.reference_read = telemetry.health.assigned = True
             try:
@@ -163,8 +170,15 @@ async def collect(settings: Settings, kit: KitSettings) -> None:
                 ).run(after)
                 await linger(settings.linger_seconds, health.polled)
             finally:
+                news.cancel()
+                await asyncio.gather(news, return_exceptions=True)
                 await producer.stop()
                 await source.close()
+
+
+async def _news(settings: Settings, kit: KitSettings, source: Source) -> None:
+    if isinstance(source, PrometheusSource) and settings.source == "kubernetes":
+        await domain_news.follow(kit, source.learn)
 
 
 async def linger(seconds: float, on_pause: Callable[[], None]) -> None:

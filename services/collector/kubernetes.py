@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from schemas.app_declared import AppDeclared
+from schemas.fields import Event
 from services._kit.clock import Clock
 from services._kit.kubernetes.adoption import DOMAIN, KINDS
 from services._kit.kubernetes.client import Denied, KubernetesApi, Unreachable
@@ -22,6 +23,7 @@ from services._kit.kubernetes.objects import Node, Pod, PodMetrics, WorkloadObje
 from services._kit.kubernetes.watch import Mirror
 from services.collector.batches import Values
 from services.collector.collect import SourceDown
+from services.collector.custom_resources import CustomResources
 from services.collector.queries import BadQueries
 from services.collector.workloads import (
     App,
@@ -66,9 +68,11 @@ class ClusterView:
         terms: Mapping[str, PoolTerms],
         ttl_s: float = 30.0,
         usage: bool = True,
+        own: CustomResources | None = None,
     ) -> None:
         self._api, self._clock, self._on_error = api, clock, on_error
         self._terms, self._ttl, self._usage = terms, ttl_s, usage
+        self._own = own
         self._workloads = {
             kind: Mirror[App](
                 api, f"/apis/apps/v1/{plural}", WorkloadObject,
@@ -91,6 +95,7 @@ class ClusterView:
     async def start(self) -> None:
         """Begin to watch; returns when everything was listed once."""
         if not self._running:
+            await self._find_own()
             self._running = [asyncio.create_task(one.run()) for one in self._mirrors]
         listed = asyncio.gather(*(one.listed.wait() for one in self._mirrors))
         try:
@@ -102,12 +107,27 @@ class ClusterView:
         finally:
             listed.cancel()
 
+    async def _find_own(self) -> None:
+        if self._own is not None:
+            try:
+                await self._own.find()
+            except (Unreachable, Denied) as error:
+                raise SourceDown(str(error)) from error
+            self._mirrors += self._own.mirrors
+
     async def close(self) -> None:
         """Stop watching, and disconnect."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+        if self._own is not None:
+            await self._own.close()
         await self._api.close()
+
+    def learn(self, event: Event) -> None:
+        """Take in what the bus says about a domain."""
+        if self._own is not None:
+            self._own.learn(event)
 
     @property
     def bytes_read(self) -> int:
@@ -132,6 +152,8 @@ class ClusterView:
         if apps is None or not self._pods.is_current(self._ttl):
             self._on_error("api-server")
             return {}
+        if self._own is not None:
+            self._own.report(apps)
         pods = list(self._pods.objects.values())
         found = columns_of(apps, pods_by_owner(one.state for one in pods))
         if self._usage:
@@ -165,7 +187,11 @@ class ClusterView:
     def _apps(self) -> Sequence[App] | None:
         if not all(one.is_current(self._ttl) for one in self._workloads.values()):
             return None
-        return [app for one in self._workloads.values() for app in one.objects.values()]
+        apps = [app for one in self._workloads.values() for app in one.objects.values()]
+        if self._own is None:
+            return apps
+        # Without its profile a workload would for a moment have the bounds of its annotations.
+        return self._own.declare(apps) if self._own.is_current(self._ttl) else None
 
     async def _used(
         self, owners: Mapping[tuple[str, str], Key], apps: Mapping[Key, str]

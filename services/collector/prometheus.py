@@ -159,6 +159,11 @@ class PrometheusSource:
         events += pools_of(pools, stamp)
         return Observed(tick, events)
 
+    def learn(self, event: Event) -> None:
+        """Take in what the bus says about a domain."""
+        if self._cluster is not None:
+            self._cluster.learn(event)
+
     async def close(self) -> None:
         """Stop watching."""
         if self._cluster is not None:

@@ -61,6 +61,8 @@ class App:
     replicas: int
     cpu_request: int
     memory_request: int
+    is_managed: bool = False
+    """Adopted by annotation."""
     problem: str = ""
     """An annotation that is no value for its field."""
 
@@ -127,6 +129,8 @@ def app_of(found: WorkloadObject, plural: str, kind: str) -> App:
         replicas=found.spec.replicas,
         cpu_request=cpu,
         memory_request=memory,
+        # In doubt it is not changed.
+        is_managed=meta.annotations.get(MANAGED) == "true" and not problem,
         problem=problem,
     )
 

@@ -44,6 +44,7 @@ class ObjectMeta(_Object, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     creation_timestamp: str = ""
     deletion_timestamp: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -9,9 +9,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from models.cluster.description import load_cluster
 from services._kit.clock import ManualClock
 from services._kit.kubernetes.adoption import DOMAIN
 from services.collector import kubernetes
+from services.collector.custom_resources import CustomResources
 from services.collector.kubernetes import ClusterView
 from tests.kubernetes_helpers import api_of, deployment
 
@@ -94,3 +96,29 @@ def test_a_mirror_that_ends_later_ends_the_collector() -> None:
             await view.samples()
 
     watched(check, named("web"))
+
+
+def test_a_server_without_our_resources_works_from_annotations() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path.startswith("/apis/hirl.dev"):
+            return web.json_response({"reason": "NotFound"}, status=404)
+        if "watch" in request.query:
+            await asyncio.sleep(60)
+        return listed(*((named("web"),) if request.path.endswith("/deployments") else ()))
+
+    async def run() -> None:
+        app = web.Application()
+        app.router.add_get("/{path:.*}", answer)
+        async with TestServer(app) as server:
+            url, clock = str(server.make_url("")), ManualClock(100.0)
+            own = CustomResources(api_of(url, "a"), clock, load_cluster(), pytest.fail)
+            api = api_of(url, "secret")
+            view = ClusterView(api, clock, pytest.fail, "pool", {}, usage=False, own=own)
+            try:
+                await view.start()
+                assert [one.app for one in view.declared() or ()] == ["shop/web"]
+                await view.samples()
+            finally:
+                await view.close()
+
+    asyncio.run(run())

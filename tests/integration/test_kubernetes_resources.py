@@ -168,7 +168,7 @@ def test_a_profile_that_is_deleted_leaves_the_annotations(watched: Watched) -> N
 def test_a_domain_shows_its_budget_and_its_breaker(watched: Watched) -> None:
     spec = {"priority": "P3", "floorShare": 0.2, "pools": ["general"]}
     watched.apply({"kind": "ScalingDomain", "metadata": {"name": "payments"}, "spec": spec})
-    stamp = {"tick": 6, "time": "2026-11-19T00:01:00Z"}
+    stamp: dict[str, Any] = {"tick": 6, "time": "2026-11-19T00:01:00Z"}
     budget = BudgetGranted(
         **stamp, domain="payments", epoch=3, valid_until_tick=24, share=0.314, reserve_share=0.1,
         cores=100.0, memory_gib=400.0, urgency=0.5, reasons=["forecast load"],

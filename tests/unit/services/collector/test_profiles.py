@@ -44,7 +44,12 @@ def judge(*profiles: WorkloadProfile, apps: tuple[App, ...] = ()) -> dict[str, V
 
 
 def test_a_profile_declares_its_fields() -> None:
-    spec = {"minReplicas": 3, "slo": {"latencySeconds": 0.25}, "mode": "auto", "paused": "scale-in"}
+    spec: dict[str, Any] = {
+        "minReplicas": 3,
+        "slo": {"latencySeconds": 0.25},
+        "mode": "auto",
+        "paused": "scale-in",
+    }
     verdict = judge(profile(**spec, tier=1, saturation=0.7, requestMix={"web": 1.0}))["web"]
     assert (verdict.accepted, verdict.reason) == (True, "InEffect")
     (declared,) = [one.declared for one in applied([app()], [verdict])]
@@ -54,7 +59,8 @@ def test_a_profile_declares_its_fields() -> None:
 
 
 def test_what_a_profile_leaves_out_stays_as_annotations_have_it() -> None:
-    annotated = app(**{"hirl.dev/latency-target-seconds": "0.5", "hirl.dev/mode": "canary"})
+    given: dict[str, Any] = {"hirl.dev/latency-target-seconds": "0.5", "hirl.dev/mode": "canary"}
+    annotated = app(**given)
     declared = judge(profile(), apps=(annotated,))["web"].declared
     assert declared is not None
     assert (declared.latency_target_s, declared.mode, declared.max_replicas) == (0.5, "canary", 40)

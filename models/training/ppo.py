@@ -73,7 +73,7 @@ class Decisions(NamedTuple):
     returns: Tensor
 
 
-class Judgement(NamedTuple):
+class Judgement(msgspec.Struct, frozen=True):
     """Ours over the heuristic's."""
 
     objective: float
@@ -102,6 +102,8 @@ class Trainer:
         self._generator = torch.Generator().manual_seed(args.seed)
         self._multiplier = Multiplier()
         self.curve: list[Iteration] = []
+        self.start: Judgement | None = None
+        """Of the clone that PPO begins with; None before it was judged."""
         self.best = _copy(self.agent.policy)
         self.best_objective = 0.0
         """Of the heuristic itself: a policy that is never better than it does not ship."""
@@ -112,7 +114,7 @@ class Trainer:
         """All iterations that are left."""
         if not self.curve:
             # What was cloned may be better than what noise makes of it.
-            self._judge(judges)
+            self.start = self._judge(judges)
         for iteration in range(len(self.curve), self.args.iterations):
             played = []
             for track in tracks:
@@ -235,6 +237,7 @@ class Trainer:
             "generator": self._generator.get_state(),
             "curve": msgspec.json.encode(self.curve),
             "multiplier": msgspec.json.encode(self._multiplier),
+            "start": msgspec.json.encode(self.start),
             "best": self.best,
             "best_objective": self.best_objective,
         }
@@ -257,6 +260,7 @@ class Trainer:
             optimiser.load_state_dict(saved_state)
         self._generator.set_state(state["generator"])
         self.curve = msgspec.json.decode(state["curve"], type=list[Iteration])
+        self.start = msgspec.json.decode(state["start"], type=Judgement | None)
         self._multiplier = msgspec.json.decode(state["multiplier"], type=Multiplier)
         self.agent.price = self._multiplier.price
         self.best, self.best_objective = state["best"], state["best_objective"]

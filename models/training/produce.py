@@ -77,13 +77,24 @@ def tracks_of(args: Args, seeds: tuple[int, ...], watch: Watch) -> list[Track]:
     return tracks
 
 
+def _of_start(trainer: Trainer) -> list[str]:
+    """What PPO made of the clone that it began with."""
+    start, best = trainer.start, trainer.best_objective
+    if best == 0.0:
+        return ["no judged iteration beat the heuristic: this is the heuristic, nearly"]
+    if start is None:
+        return []
+    outdone = "" if best < start.objective else "; no iteration beat it, so this is the clone"
+    judged = f"J {start.objective:+.2%}, node-hours {start.nodes:+.2%}"
+    return [f"the start, a clone: {judged}{outdone}"]
+
+
 def _card(order: Order, trainer: Trainer, parity: float, minutes: float, *, resumed: bool) -> Card:
     args = order.args
     cluster = with_apps(load_sim_cluster(), args.apps)
     scenarios = training_scenarios(cluster)
     notes = ["went on from a checkpoint: the minutes are those after it"] if resumed else []
-    if trainer.best_objective == 0.0:
-        notes.append("no judged iteration beat the heuristic: this is the heuristic, nearly")
+    notes += _of_start(trainer)
     rows = sum(scenario.length_minutes for scenario in scenarios) * len(args.world_seeds)
     return Card(
         model=identity(order.folder / NETWORK, args.agent),

@@ -83,6 +83,7 @@ def test_a_resumed_run_ends_with_the_weights_of_one_that_was_not_interrupted(
     for one, other in zip(weights(whole), weights(resumed), strict=True):
         np.testing.assert_array_equal(one, other)
     assert [getattr(each, FIRST) for each in whole.curve] == [0, 1]
+    assert whole.start == resumed.start is not None
     fresh = weights(Trainer(args, tmp_path / "none.pt"))
     assert not all(np.array_equal(a, b) for a, b in zip(fresh, weights(whole), strict=True))
 
@@ -140,6 +141,7 @@ def test_what_a_training_writes_can_be_served(
     order = produce.Order(short, tmp_path / "out", tmp_path / "state", "by a test")
     card = produce.produce(order, Watched(), lambda: 0.0)
     assert card.parity <= TOLERANCE
+    assert any("clone" in note or "nearly" in note for note in card.notes)
     assert (tmp_path / "out" / "curves.html").exists()
     load = load_commander if args.agent == "commander" else load_soldier
     assert load(tmp_path / "out") is not None

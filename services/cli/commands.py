@@ -320,6 +320,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.system.lab:down",
         "Stop the processes that `up` started, and no other process.",
     ),
+    "lab run": Command(
+        "services.cli.system.lab:run",
+        "Play a scenario on a real control plane, with the simulator's figures beside it.",
+    ),
     "state show": Command(
         "services.cli.bus.state:show",
         "Print what a service has saved of a domain or of the cluster.",

@@ -6,18 +6,19 @@ closed its tick. It needs no broker, and tests compare it with the system on Kaf
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from models.control.breaker.limits import Thresholds
+from models.control.parameters import Parts
 from models.control.tuned import tuned_parameters
 from models.jit import is_compiled
 from models.sim.tick import advance
 from models.sim.world import World
 from schemas.capacity_requested import CapacityRequested
 from services._kit.clock import ManualClock
-from services._kit.handler import Service
+from services._kit.handler import Executor, Service
 from services._kit.memory import MemoryBus
 from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
@@ -26,6 +27,7 @@ from services.actuator.target import (
     Present,
     Read,
     Reading,
+    StepLimits,
     TargetRequest,
     Withdrawal,
     Written,
@@ -44,6 +46,8 @@ from services.simcluster.cluster import RequestRefused, SimulatedCluster
 from services.simcluster.settings import Settings
 from services.simcluster.target import Change
 from services.soldier.decide import SoldierHandler
+
+_ALL_PARTS: Final = Parts()
 
 
 class DirectTarget:
@@ -88,7 +92,9 @@ class MemorySystem:
         self.cluster = SimulatedCluster(world)
         self.clock = ManualClock()
         self.bus = MemoryBus(self.clock)
-        for build in _builders(self.cluster, forecast, modes or Modes()):
+        for build in service_builders(
+            world, DirectTarget(self.cluster), forecast, modes or Modes()
+        ):
             self.bus.add(build)
         self._forwarded = 0
         """Node requests that the provisioner has received."""
@@ -136,18 +142,22 @@ def memory_system(request: Request, notify: Notify) -> tuple[MemorySystem, Simul
     return system, simulation_of(request, cluster, scenario)
 
 
-def _builders(
-    simulated: SimulatedCluster, forecast: str, modes: Modes
+def service_builders(
+    world: World,
+    target: Executor,
+    forecast: str,
+    modes: Modes,
+    limits: StepLimits | None = None,
+    parts: Parts = _ALL_PARTS,
 ) -> list[Callable[[], Service[Any]]]:
     """A factory per service. Without grace periods: in lock-step no data is ever late."""
-    world = simulated.world
     cluster, minutes = world.cluster, rule_minutes(world.timeline)
-    parameters, target = tuned_parameters(), DirectTarget(simulated)
+    parameters = tuned_parameters()
     return [
         lambda: Service(AggregatorHandler(cluster, parameters, None)),
         lambda: Service(ForecasterHandler(cluster, forecast, minutes, None)),
         lambda: Service(CommanderHandler(cluster, parameters, None)),
-        lambda: Service(SoldierHandler(cluster, parameters, None)),
-        lambda: Service(ActuatorHandler(cluster, modes, None, None), target),
+        lambda: Service(SoldierHandler(cluster, parameters, None, parts=parts)),
+        lambda: Service(ActuatorHandler(cluster, modes, None, None, limits=limits), target),
         lambda: Service(BreakerHandler(cluster, Thresholds(), None)),
     ]

@@ -1,4 +1,6 @@
-"""Starts and stops etcd and the API server on free loopback ports; kills and restarts single ones.
+"""Starts and stops a control plane on free loopback ports; kills and restarts single processes.
+
+etcd and the API server, and where asked for the scheduler and the controller manager too.
 
 Everything of a lab is in its folder: keys, tokens, data, logs, and the audit log, which is the API
 server's own journal of every write.
@@ -25,6 +27,8 @@ from services.lab import build
 HOME: Final = Path(".hirl/lab")
 ETCD: Final = "etcd"
 API_SERVER: Final = "kube-apiserver"
+SCHEDULER: Final = "kube-scheduler"
+CONTROLLERS: Final = "kube-controller-manager"
 _FILE: Final = "lab.json"
 _START_S: Final = 90.0
 _STOP_S: Final = 10.0
@@ -92,16 +96,23 @@ def is_up(lab: Lab) -> bool:
     return all(_process(lab, part) is not None for part in lab.parts)
 
 
-def start(home: Path = HOME, notify: Notify = silent) -> Lab:
-    """Start a control plane and wait until it is ready; a running one stays as it is."""
+def start(
+    home: Path = HOME, notify: Notify = silent, *, whole: bool = False, speed: float = 1.0
+) -> Lab:
+    """Start a control plane and wait until it is ready; a running one stays as it is.
+
+    `whole`: with scheduler and controller manager. `speed` divides the times of the HPA controller.
+    """
     with processes.locked(home):
         lab = read(home)
         if lab is not None and is_up(lab):
             return lab
-        programs = build.build(notify=notify)
+        programs = build.build(build.EVERYTHING if whole else build.API_SERVER, notify)
         if lab is not None:
             _stop(lab)
         lab = _plan(home.resolve(), programs)
+        if whole:
+            lab = _with_controllers(lab, programs, speed)
         notify(f"starting Kubernetes {lab.version} at {lab.server}")
         return _complete(lab)
 
@@ -171,6 +182,52 @@ def _plan(home: Path, programs: Path) -> Lab:
     return lab
 
 
+def _with_controllers(lab: Lab, programs: Path, speed: float) -> Lab:
+    """Plan the programs that act on what is stored."""
+    scheduler, controllers = processes.free_ports(2)
+    home = Path(lab.home)
+    parts = (
+        Part(name=SCHEDULER, command=(str(programs / SCHEDULER), *_client(lab, scheduler))),
+        Part(
+            name=CONTROLLERS,
+            command=(
+                str(programs / CONTROLLERS),
+                *_client(lab, controllers),
+                # Each controller under its own name, so that the audit log tells them apart.
+                "--use-service-account-credentials",
+                f"--service-account-private-key-file={home / 'tls' / 'server.key'}",
+                # No kubelet renews leases: every node would count as lost.
+                "--controllers=*,-node-lifecycle-controller",
+                *_hpa(speed),
+            ),
+        ),
+    )
+    return msgspec.structs.replace(lab, parts=(*lab.parts, *parts))
+
+
+def _client(lab: Lab, port: int) -> tuple[str, ...]:
+    return (
+        f"--kubeconfig={lab.kubeconfig}",
+        f"--bind-address={HOST}",
+        f"--secure-port={port}",
+        f"--cert-dir={Path(lab.home) / 'tls' / str(port)}",
+        # One of each; the wait for a lease would only delay the start.
+        "--leader-elect=false",
+    )
+
+
+def _hpa(speed: float) -> tuple[str, ...]:
+    """The HPA controller's times; at speed 1 its defaults."""
+    times = {
+        "sync-period": 15,
+        "downscale-stabilization": 300,
+        "cpu-initialization-period": 300,
+        "initial-readiness-delay": 30,
+    }
+    prefix = "--horizontal-pod-autoscaler-"
+    return tuple(f"{prefix}{name}={seconds / speed:.3f}s" for name, seconds in times.items())
+
+
 def _etcd(home: Path, programs: Path, client: int, peer: int) -> tuple[str, ...]:
     at, peers = f"http://{HOST}:{client}", f"http://{HOST}:{peer}"
     return (
@@ -207,8 +264,8 @@ def _api_server(home: Path, programs: Path, etcd: int, port: int) -> tuple[str, 
         f"--service-account-signing-key-file={tls / 'server.key'}",
         f"--audit-policy-file={home / 'audit-policy.yaml'}",
         f"--audit-log-path={home / 'audit.log'}",
-        # No controller runs that creates accounts, and nothing here starts pods of its own.
-        "--disable-admission-plugins=ServiceAccount",
+        # No controller has to create accounts, and no kubelet removes the taint of a new node.
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
     )
 
 

@@ -1,17 +1,27 @@
 """`hirl lab`: a real Kubernetes control plane on this machine, for trials and tests."""
 
+import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
+from models.inputs.errors import InputError
 from services.cli.commands import examples
-from services.cli.options import JsonOption, folder_of, writable_folder
-from services.cli.output import plain_console, write_json
+from services.cli.named_options import ScenarioOption
+from services.cli.options import JsonOption, SeedOption, folder_of, writable_folder
+from services.cli.output import Cell, plain_console, table, write_json
 from services.lab import build as programs
 from services.lab import controlplane
 from services.lab.controlplane import HOME, Lab
+from services.lab.world import report
+from services.lab.world.play import Play, play
+from services.lab.world.report import Figures
+
+WORLD_HOME: Final = Path(".hirl/world")
+"""Not that of `hirl lab up`: each run begins with an empty one."""
 
 HomeOption = Annotated[
     Path,
@@ -69,6 +79,55 @@ def down(
     """Stop the processes that `up` started, and no other process."""
     stopped = controlplane.stop(home, wipe=wipe)
     plain_console().print(f"stopped {stopped} process(es) of {home}")
+
+
+@examples(
+    "hirl lab run --scenario infra/lab/scenarios/flash-sale.yaml --controller hpa --speed 3",
+    "hirl lab run --scenario infra/lab/scenarios/flash-sale.yaml --controller hirl --seed 1",
+)
+def run(
+    scenario: ScenarioOption,
+    controller: Annotated[
+        str, typer.Option("--controller", metavar="NAME", help="hpa (the real one) or hirl.")
+    ] = "hirl",
+    seed: SeedOption = 0,
+    apps: Annotated[int, typer.Option("--apps", min=5, help="Deployments.")] = 40,
+    pods: Annotated[int, typer.Option("--pods", min=40, help="Pods at the daily peak.")] = 500,
+    speed: Annotated[
+        float, typer.Option("--speed", min=0.5, max=10, help="Times real time, for both sides.")
+    ] = 1.0,
+    home: HomeOption = WORLD_HOME,
+    json: JsonOption = None,
+) -> None:
+    """Play a scenario on a real control plane, and print the simulator's figures beside it."""
+    if controller not in report.SIMULATED:
+        raise InputError(f"--controller: expected hpa or hirl, got {controller}")
+    writable_folder(home)
+    console = plain_console()
+    wanted = Play(scenario, seed, controller, apps, pods, speed)
+    controlplane.stop(home, wipe=True)
+    lab = controlplane.start(home, console.print, whole=True, speed=speed)
+    try:
+        tally = asyncio.run(play(lab, wanted, console.print))
+    finally:
+        controlplane.stop(home)
+    made = report.changes(lab.audit_log, tally.began_at)
+    rows = [report.figures(wanted, tally, made.total()), report.predicted(wanted)]
+    console.print(_compared(rows))
+    if json:
+        write_json(json, {"play": wanted.__dict__, "rows": rows, "changes": dict(made)})
+
+
+def _compared(rows: list[Figures]) -> Table:
+    columns = ["world", "P0", "P1", "node-h", "actions", "pending", "most", "late"]
+    cells: list[list[Cell]] = [
+        [
+            row.world, row.p0_minutes, row.p1_minutes, row.node_hours, row.actions,
+            row.mean_pending, row.most_pending, row.late_ticks,
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return table("Violation minutes, nodes and pods", columns, cells)
 
 
 def _print(console: Console, lab: Lab) -> None:

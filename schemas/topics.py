@@ -48,7 +48,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     producers: tuple[str, ...]
     """Principals that may write; ACLs are made from this. Not all are services: `operator` and
-    `registry` are people and their tools, `provisioner` is the simulated cluster, `agent` and
+    `registry` are people and their tools, `provisioner` is also the simulated cluster, `agent` and
     `trainer` are planned."""
     consumers: tuple[str, ...]
     """Principals that may read; ACLs are made from this. `operator` reads everything, for
@@ -122,7 +122,7 @@ TOPICS: Final = (
         key="pool",
         about="Nodes, free capacity and cost of each pool.",
         producers=("collector",),
-        consumers=("aggregator", "commander", "breaker", "operator"),
+        consumers=("aggregator", "commander", "breaker", "provisioner", "operator"),
         partitions=1,
         cleanup="compact",
     ),

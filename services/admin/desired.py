@@ -21,6 +21,7 @@ STATEFUL: Final = {
     "soldier": DOMAIN_PARTITIONS,
     "actuator": DOMAIN_PARTITIONS,
     "breaker": DOMAIN_PARTITIONS,
+    "provisioner": 1,
 }
 """Partitions of the state topic, by stateful service. State by domain has as many partitions as
 the topics that the service reads, so that a domain's state and events share a partition number;

@@ -17,7 +17,7 @@ import yaml
 from schemas.app_declared import AppDeclared
 from schemas.fields import Event
 from services._kit.clock import Clock
-from services._kit.kubernetes.adoption import DOMAIN, KINDS
+from services._kit.kubernetes.adoption import DOMAIN, KINDS, PLACEHOLDER
 from services._kit.kubernetes.client import Denied, KubernetesApi, Unreachable
 from services._kit.kubernetes.objects import Node, Pod, PodMetrics, WorkloadObject
 from services._kit.kubernetes.watch import Mirror
@@ -220,5 +220,8 @@ def load_terms(file: Path) -> dict[str, PoolTerms]:
         raise BadQueries(f"{file}: {' '.join(str(error).split())}") from None
 
 
-def _named(found: Pod) -> _NamedPod:
+def _named(found: Pod) -> _NamedPod | None:
+    if PLACEHOLDER in found.metadata.labels:
+        # Room that the provisioner holds is free: if it counted as taken, more would be requested.
+        return None
     return _NamedPod((found.metadata.namespace, found.metadata.name), pod_of(found))

@@ -21,8 +21,8 @@ from services._kit.settings import KitSettings
 from services.reference.markdown import NOTE, default_text, joined, literal_string, table
 
 SERVICES: Final = (
-    "collector", "aggregator", "forecaster", "commander", "soldier", "actuator", "breaker",
-    "simcluster",
+    "collector", "aggregator", "forecaster", "commander", "soldier", "actuator", "provisioner",
+    "breaker", "simcluster",
 )  # fmt: skip
 """In the order of the data flow."""
 _SHARED_FIELDS: Final[dict[str, tuple[type, ...]]] = {"breaker": (Thresholds, ClusterThresholds)}

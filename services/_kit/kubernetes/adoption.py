@@ -18,6 +18,8 @@ LATENCY_TARGET: Final = "hirl.dev/latency-target-seconds"
 TIER: Final = "hirl.dev/tier"
 SATURATION: Final = "hirl.dev/saturation"
 """Annotations: fields of `AppDeclared`."""
+PLACEHOLDER: Final = "hirl.dev/placeholder"
+"""Label of a pod that holds room for nodes, with its pool: what it takes is free for others."""
 MANAGER: Final = "hirl:"
 """How the names of our field managers begin."""
 

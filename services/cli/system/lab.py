@@ -99,7 +99,7 @@ def run(
     home: HomeOption = WORLD_HOME,
     json: JsonOption = None,
 ) -> None:
-    """Play a scenario on a real control plane, and print the simulator's figures beside it."""
+    """Play a scenario on a real control plane, with the simulator's figures beside it."""
     if controller not in report.SIMULATED:
         raise InputError(f"--controller: expected hpa or hirl, got {controller}")
     writable_folder(home)

@@ -30,6 +30,8 @@ PORT: Final = 8080
 """Of /metrics, /healthz and /readyz in every container but the simulated cluster's."""
 SIMULATED_PORT: Final = 8700
 SERVICES: Final = sorted(file.parent.name for file in ROOT.glob("services/*/__main__.py"))
+BESIDE_SIMULATED: Final = [name for name in SERVICES if name != "provisioner"]
+"""Services beside a simulated cluster, which obeys node requests itself."""
 
 
 class Container(NamedTuple):

@@ -11,11 +11,11 @@ from services._kit.errors import BadSettings
 from services.devcluster.request import Request
 from services.devcluster.specs import DECIDING
 from tests.unit.infra.deploy_helpers import (
+    BESIDE_SIMULATED,
     COMPOSE,
     IMAGE,
     PORT,
     ROOT,
-    SERVICES,
     SIMULATED_PORT,
     USER,
     Container,
@@ -97,11 +97,11 @@ OURS = [name for name, service in FILE.services.items() if service.image == IMAG
 
 
 def test_every_service_and_no_other_runs_beside_kafka_topics_and_prometheus() -> None:
-    assert sorted(FILE.services) == sorted([*SERVICES, "kafka", "topics", "prometheus"])
-    assert sorted(OURS) == sorted([*SERVICES, "topics"])
+    assert sorted(FILE.services) == sorted([*BESIDE_SIMULATED, "kafka", "topics", "prometheus"])
+    assert sorted(OURS) == sorted([*BESIDE_SIMULATED, "topics"])
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", BESIDE_SIMULATED)
 def test_a_service_starts_with_the_command_and_environment_of_its_container(name: str) -> None:
     kit = start(composed(name))
     assert (kit.metrics_host, kit.metrics_port) == ("0.0.0.0", PORT)  # noqa: S104
@@ -130,7 +130,7 @@ def test_the_grace_period_fits_the_speed_as_it_does_in_hirl_up() -> None:
     assert float(environment["HIRL_GRACE_SECONDS"]) == wanted
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", BESIDE_SIMULATED)
 def test_a_service_is_healthy_when_it_is_ready(name: str) -> None:
     port = [str(SIMULATED_PORT)] if name == "simcluster" else []
     assert FILE.services[name].healthcheck.test == ["CMD", "probe", "/readyz", *port]
@@ -157,7 +157,7 @@ def test_every_dependency_exists_and_can_reach_its_condition() -> None:
 
 
 def test_a_check_costs_little_and_outlasts_a_start_on_a_busy_machine() -> None:
-    for name in SERVICES:
+    for name in BESIDE_SIMULATED:
         check = FILE.services[name].healthcheck
         assert check.interval == "10s"
         # A failure in this time does not count, a success does.
@@ -215,7 +215,7 @@ def test_named_volumes_are_declared_and_all_are_used() -> None:
 
 
 def test_containers_get_more_time_to_stop_than_a_service_needs_to_drain() -> None:
-    for name in SERVICES:
+    for name in BESIDE_SIMULATED:
         grace = int(FILE.services[name].stop_grace_period.removesuffix("s"))
         assert grace > settings_of(composed(name))[0].drain_seconds
 

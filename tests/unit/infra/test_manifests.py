@@ -8,6 +8,7 @@ from services._kit.settings import KitSettings
 from services.admin.desired import services as principals
 from services.cli.commands import COMMANDS
 from tests.unit.infra.deploy_helpers import (
+    BESIDE_SIMULATED,
     IMAGE,
     PORT,
     SERVICES,
@@ -26,7 +27,7 @@ FOLDERS = ["base", "overlays/simulated", "topics"]
 SIMULATED = "overlays/simulated"
 # Scopes of the handlers; a test below compares them with the code.
 BY_DOMAIN = {"aggregator", "soldier", "actuator", "breaker"}
-BY_CLUSTER = {"forecaster", "commander"}
+BY_CLUSTER = {"forecaster", "commander", "provisioner"}
 
 
 def named(found: dict[str, Any]) -> str:
@@ -46,8 +47,8 @@ def test_the_base_has_every_service_and_only_the_overlay_has_the_simulated_clust
 
 @pytest.mark.parametrize(
     ("folder", "name"),
-    [("base", name) for name in SERVICES if name != "simcluster"]
-    + [(SIMULATED, name) for name in SERVICES],
+    [("base", name) for name in BESIDE_SIMULATED if name != "simcluster"]
+    + [(SIMULATED, name) for name in BESIDE_SIMULATED],
 )
 def test_a_service_starts_with_the_command_and_environment_of_its_pod(
     folder: str, name: str
@@ -184,7 +185,9 @@ def test_every_service_can_be_scraped(folder: str) -> None:
 def test_services_with_one_state_for_the_cluster_have_one_process_even_in_a_rollout() -> None:
     for name in BY_CLUSTER | {"collector"}:
         spec = deployment(SIMULATED, name)["spec"]
-        assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+        # The provisioner needs a real cluster, whose overlay starts it.
+        count = 0 if name == "provisioner" else 1
+        assert (spec["replicas"], spec["strategy"]) == (count, {"type": "Recreate"})
 
 
 def test_services_by_domain_are_replaced_one_by_one_and_have_disruption_budgets() -> None:
@@ -202,11 +205,12 @@ def test_scopes_are_those_of_the_handlers() -> None:
     from services.breaker.decide import BreakerHandler
     from services.commander.decide import CommanderHandler
     from services.forecaster.decide import ForecasterHandler
+    from services.provisioner.decide import ProvisionerHandler
     from services.soldier.decide import SoldierHandler
 
     handlers: list[type[Handler[Any]]] = [
         ActuatorHandler, AggregatorHandler, BreakerHandler, CommanderHandler, ForecasterHandler,
-        SoldierHandler,
+        ProvisionerHandler, SoldierHandler,
     ]  # fmt: skip
     assert {one.name for one in handlers if one.scope == "domain"} == BY_DOMAIN
     assert {one.name for one in handlers if one.scope == "cluster"} == BY_CLUSTER

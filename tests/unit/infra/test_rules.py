@@ -15,7 +15,8 @@ from services.actuator.metrics import Metrics as ActuatorMetrics
 from services.breaker.metrics import Metrics as BreakerMetrics
 from services.collector.metrics import Metrics
 from services.commander.metrics import Metrics as CommanderMetrics
-from tests.unit.infra.deploy_helpers import PORT, ROOT, SERVICES, SIMULATED_PORT
+from services.provisioner.metrics import Metrics as ProvisionerMetrics
+from tests.unit.infra.deploy_helpers import BESIDE_SIMULATED, PORT, ROOT, SIMULATED_PORT
 
 FOLDER = ROOT / "infra/prometheus"
 RULES: list[dict[str, Any]] = [
@@ -46,6 +47,7 @@ def code_metrics() -> dict[str, set[str]]:
     ActuatorMetrics(telemetry)
     CommanderMetrics(telemetry)
     BreakerMetrics(telemetry)
+    ProvisionerMetrics().opened(telemetry)
     return exported(telemetry.registry)
 
 
@@ -106,7 +108,7 @@ def test_every_service_is_scraped_at_its_port() -> None:
     config = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     ours, apps = config["scrape_configs"]
     (found,) = ours["dns_sd_configs"]
-    assert sorted([*found["names"], "simcluster"]) == SERVICES
+    assert sorted([*found["names"], "simcluster"]) == BESIDE_SIMULATED
     assert found["port"] == PORT
     assert apps["static_configs"] == [{"targets": [f"simcluster:{SIMULATED_PORT}"]}]
     assert config["rule_files"] == ["rules.yml"]

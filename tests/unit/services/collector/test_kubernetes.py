@@ -11,7 +11,8 @@ from aiohttp.test_utils import TestServer
 
 from models.cluster.description import load_cluster
 from services._kit.clock import ManualClock
-from services._kit.kubernetes.adoption import DOMAIN
+from services._kit.kubernetes.adoption import DOMAIN, PLACEHOLDER
+from services._kit.kubernetes.objects import ObjectMeta, Pod, PodSpec
 from services.collector import kubernetes
 from services.collector.custom_resources import CustomResources
 from services.collector.kubernetes import ClusterView
@@ -67,6 +68,14 @@ def test_a_workload_that_can_be_no_app_is_left_out_and_counted(odd: dict[str, An
         assert errors == {"workload": 1}
 
     watched(check, odd, named("web"))
+
+
+def test_room_that_the_provisioner_holds_is_free() -> None:
+    def pod(**labels: str) -> Pod:
+        return Pod(ObjectMeta("pod", labels=labels), PodSpec(node_name="n1"))
+
+    assert kubernetes._named(pod(app="web")) is not None
+    assert kubernetes._named(pod(**{PLACEHOLDER: "shared"})) is None
 
 
 def test_a_mirror_that_ends_at_the_start_ends_the_collector(

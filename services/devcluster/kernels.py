@@ -4,8 +4,8 @@ Each service compiles its own at its start. Where nothing is cached that takes m
 that start together compile what they share once each. An image has them compiled when it is built.
 """
 
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, wait
 from importlib import import_module
 from multiprocessing import get_context
 from typing import Final
@@ -34,13 +34,21 @@ def are_compiled() -> bool:
 def compile_all(show: Callable[[int], None]) -> None:
     """Compile what is missing, in two processes; `show` gets how many kernels are compiled."""
     # Spawned: a forked process would share the threads of the compiler.
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        running: set[Future[None]] = {pool.submit(_step_world), pool.submit(_prepare_services)}
-        while running:
-            done, running = wait(running, timeout=_POLL_S)
-            for one in done:
-                one.result()
+    spawn = get_context("spawn").Process
+    workers = [spawn(target=work, daemon=True) for work in (_step_world, _prepare_services)]
+    try:
+        for worker in workers:
+            worker.start()
+        while any(worker.is_alive() for worker in workers):
+            time.sleep(_POLL_S)
             show(count_compiled()[0])
+    finally:
+        # After Ctrl-C nobody waits for them.
+        for worker in workers:
+            worker.kill()
+            worker.join()
+    if any(worker.exitcode for worker in workers):
+        raise RuntimeError("kernels could not be compiled, see above")
 
 
 def _step_world() -> None:

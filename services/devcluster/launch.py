@@ -12,8 +12,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from models.inputs.errors import InputError
-from models.jit import is_compiled
-from models.sim.tick import advance
 from services.devcluster import processes, record
 from services.devcluster.kafka import cluster as kafka_cluster
 from services.devcluster.kafka.description import Description
@@ -23,7 +21,6 @@ from services.devcluster.record import ROOT, SIMCLUSTER, Run
 from services.devcluster.request import Request, simulation_of
 from services.devcluster.specs import SERVICES, service_specs
 
-COMPILING: Final = "compiling kernels first, only this once: two to four minutes"
 _SIGN_IN_S: Final = 60.0
 _POLL_S: Final = 0.05
 _NOTHING: Final[dict[str, str]] = {}
@@ -62,9 +59,6 @@ def start(
         try:
             run, _ = prepare(request, folder, notify, environment)
             notify(f"starting {len(run.specs)} services, logs in {run.folder}/logs")
-            # Services seem to hang while they compile, so say it before.
-            if not is_compiled(advance):
-                notify(COMPILING)
             return _start_supervisor(root, run)
         # Ctrl-C included: the run isn't recorded yet, so `hirl down` could not find its Kafka.
         except BaseException:

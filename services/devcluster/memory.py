@@ -13,8 +13,6 @@ import msgspec
 from models.control.breaker.limits import Thresholds
 from models.control.parameters import Parts
 from models.control.tuned import tuned_parameters
-from models.jit import is_compiled
-from models.sim.tick import advance
 from models.sim.world import World
 from schemas.capacity_requested import CapacityRequested
 from services._kit.clock import ManualClock
@@ -36,7 +34,6 @@ from services.actuator.target import (
 from services.aggregator.decide import AggregatorHandler
 from services.breaker.decide import BreakerHandler
 from services.commander.decide import CommanderHandler
-from services.devcluster.launch import COMPILING
 from services.devcluster.processes import Notify
 from services.devcluster.record import Simulation
 from services.devcluster.request import Request, rule_minutes, simulation_of
@@ -128,7 +125,7 @@ class MemorySystem:
 def memory_system(request: Request, notify: Notify) -> tuple[MemorySystem, Simulation]:
     """The system of a request before its first tick, with the world's kernels compiled."""
     cluster, scenario = request.load()
-    notify("building the world" if is_compiled(advance) else COMPILING)
+    notify("building the world")
     settings = Settings(
         scenario=request.scenario,
         seed=request.seed,

@@ -113,6 +113,7 @@ def up(
     When it follows, it ends with the scenario or Ctrl-C and leaves nothing running.
     """
     # Kafka's clients are slow to import, and help texts need none.
+    from services.devcluster.kernels import are_compiled  # noqa: PLC0415
     from services.devcluster.request import Request  # noqa: PLC0415
 
     if lock_step and speed is not None:
@@ -141,6 +142,10 @@ def up(
     others = () if compare is None else controller_names(compare)
     run = _in_memory if bus == "memory" else _on_kafka
     try:
+        interrupt_on_signals()
+        # Services that start together would each compile what they share.
+        if not are_compiled():
+            compile_missing(console)
         results = run(console, request, follow)
     except KeyboardInterrupt as error:
         # typer exits with 130, which is that of Ctrl-C.
@@ -155,14 +160,10 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
     """Figures of the run; None if it is left running."""
     from services.cli.system.follow import follow as follow_run  # noqa: PLC0415
     from services.cli.system.view import view_for  # noqa: PLC0415
-    from services.devcluster import kernels, launch, lifecycle  # noqa: PLC0415
+    from services.devcluster import launch, lifecycle  # noqa: PLC0415
     from services.devcluster.record import ROOT  # noqa: PLC0415
 
     writable_folder(ROOT)
-    interrupt_on_signals()
-    # Before the services start: each would compile what it shares with others once more.
-    if not kernels.are_compiled():
-        compile_missing(console)
     try:
         run = launch.start(request, ROOT, console.print)
     except KeyboardInterrupt:

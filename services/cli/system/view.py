@@ -20,7 +20,6 @@ _LINE_EVERY_S: Final = 20.0
 _LINE_EVERY_MINUTES: Final = 10
 _UNKNOWN: Final = "-"
 _WAITING: Final = "waiting for the first tick"
-_FIRST: Final = f"{_WAITING} (the very first run compiles kernels: 2 to 4 minutes)"
 
 
 class Health:
@@ -59,9 +58,9 @@ class PlainView:
             if line not in self._printed:
                 self._printed.add(line)
                 self._print(f"given up: {line}")
-        if state.tick < 0 and _FIRST not in self._printed:
-            self._printed.add(_FIRST)
-            self._print(_FIRST)
+        if state.tick < 0 and _WAITING not in self._printed:
+            self._printed.add(_WAITING)
+            self._print(_WAITING)
         ticks = _LINE_EVERY_MINUTES * 60 // self._simulation.tick_seconds
         # In real time ten simulated minutes are ten minutes: a log should show life before that.
         waited = time.monotonic() - self._at >= _LINE_EVERY_S
@@ -129,7 +128,7 @@ def render(state: SystemState, health: Health, simulation: Simulation) -> Render
     ]
     if state.tick < 0:
         # Not beside the bar, where a terminal of 80 columns would cut it.
-        parts.insert(1, Text(_FIRST))
+        parts.insert(1, Text(_WAITING))
     if state.cluster_breaker:
         parts.append(Text(f"breaker of the cluster: {state.cluster_breaker}", style="bold red"))
     if state.dead_letters:

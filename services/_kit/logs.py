@@ -23,6 +23,8 @@ _IDS: Final = ("trace_id", "decision_id", "domain", "tick")
 # A context variable: tasks handle events of several keys at once, in one thread.
 SPARSE_S: Final = 30.0
 """Between two lines of one logger of a library."""
+_HARMLESS: Final = re.compile(r"Missing sensor state for rebalance")
+"""Faust's warning at the first rebalance: its monitor was not there yet, and we use none."""
 _OURS: Final = frozenset({"services", "models", "schemas", "__main__"})
 _USERINFO: Final = re.compile(r"(?<=://)[^\s\"'<>]*@")
 """User and password of a URL. Greedy: a password may contain an @ or a slash by mistake."""
@@ -100,6 +102,8 @@ class Sparse(logging.Filter):
         kind = (record.name, record.levelno)
         if record.name.partition(".")[0] in _OURS:
             return True
+        if _HARMLESS.search(record.getMessage()):
+            return False
         now = self._now()
         if now - self._passed_at.get(kind, -inf) < SPARSE_S:
             self._dropped[kind] += 1

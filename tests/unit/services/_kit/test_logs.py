@@ -119,3 +119,13 @@ def test_a_library_logs_a_line_in_a_while_and_says_how_many_it_dropped() -> None
     now[0] = logs.SPARSE_S
     assert passed("aiokafka.conn")
     assert fields[-1] == {"dropped_lines": 99}
+
+
+def test_a_warning_of_faust_that_means_nothing_is_dropped() -> None:
+    sparse = logs.Sparse()
+
+    def passes(message: str) -> bool:
+        return sparse.filter(logging.makeLogRecord({"name": "faust", "msg": message}))
+
+    assert not passes("[^App]: Missing sensor state for rebalance #1")
+    assert passes("[^App]: something else")

@@ -1,15 +1,18 @@
 """Small networks made by hand, and artefacts of them, for tests of loading and serving."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import onnx
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from onnx import TensorProto, helper, numpy_helper
 
 from models.policies import contract, packing
+from models.policies.artefact import CARD, NETWORK, Card
 from models.registry.contract import POLICY_OUTPUTS
 from models.registry.keys import Trust, key_id, sign
 from models.registry.load import Artefact, Samples, verified, write_samples
@@ -28,6 +31,9 @@ from models.registry.manifest import (
 
 KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER_KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
+PUBLIC_PEM: Final = KEY.public_key().public_bytes(
+    serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+)
 TRUST: Final = Trust({key_id(KEY.public_key()): KEY.public_key()})
 FEATURES: Final = 4
 
@@ -237,3 +243,16 @@ def soldier_files(
     """An artefact of a Soldiers' network, without samples."""
     manifest = msgspec.structs.replace(packing.manifest_of("soldier-policy", network), **changes)
     return files_of(network, manifest, key)
+
+
+def trained_folder(folder: Path, family: str, network: bytes) -> Path:
+    """A policy as training writes it, for the in-process run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / NETWORK).write_bytes(network)
+    card = Card(
+        model=name_of(family, network), contract=contract.VERSION, command="planted", args={},
+        scenarios=[], seeds=[], apps=0, world="", heuristic="", decisions=0, minutes=0.0,
+        parity=0.0, curve=[],
+    )  # fmt: skip
+    (folder / CARD).write_bytes(msgspec.json.encode(card))
+    return folder

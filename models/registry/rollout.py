@@ -14,6 +14,9 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.registry import burn as burns
+from models.registry.burn import Burn
+
 Phase = Literal["loading", "shadow", "canary", "serving", "refused", "rolled-back", "heuristic"]
 
 
@@ -89,6 +92,10 @@ class Sample(NamedTuple):
     """Share of the outputs that differ noticeably."""
     known: bool = True
     """Whether an outcome is known that these costs come from."""
+    ids: Sequence[str] = ()
+    """Domains or apps that the canary is drawn from, where their risk was observed."""
+    risk: Sequence[float] = ()
+    """Of each: 0 to 1, the share of it that is at risk of missing its SLO."""
 
 
 class Change(NamedTuple):
@@ -122,6 +129,8 @@ class Rollout:
     cost_candidate: float = 0.0
     differs: float = 0.0
     """Sums over the stage."""
+    burn: Burn = field(default_factory=Burn)
+    """Who was at risk in this stage, and in shadow."""
     locked: bool = False
     """Whether the registry is locked: a candidate stays in its stage."""
     locked_until: int = -1
@@ -200,6 +209,9 @@ def observed(rollout: Rollout, sample: Sample, tick: int, rules: Rules) -> Moved
         cost_candidate=rollout.cost_candidate + sample.cost_candidate,
         differs=rollout.differs + sample.differs,
     )
+    if sample.ids:
+        burn = burns.added(rollout.burn, sample.ids, sample.risk)
+        rollout = replace(rollout, burn=burn)
     enough = rules.shadow_decisions if rollout.stage == Stage.SHADOW else rules.stage_decisions
     if rollout.outcomes < enough:
         unknown = rollout.decisions - rollout.outcomes
@@ -207,11 +219,8 @@ def observed(rollout: Rollout, sample: Sample, tick: int, rules: Rules) -> Moved
             return rollout, None
         text = f"the outcomes of {unknown} decisions are not known: it cannot be judged"
         return _taken_back(rollout, text, tick, rules)
-    excess = _excess(rollout)
-    # Written so that a cost that is no number is worse, too.
-    if not excess <= rules.most_worse:
-        text = f"its cost is {excess:.1%} above the incumbent's, over {rules.most_worse:.0%}"
-        return _taken_back(rollout, text, tick, rules)
+    if objection := _objection(rollout, rules):
+        return _taken_back(rollout, objection, tick, rules)
     return _advanced(rollout, rules)
 
 
@@ -273,6 +282,8 @@ def _advanced(rollout: Rollout, rules: Rules) -> Moved:
     if rollout.stage == Stage.SHADOW and rollout.hold_at == "shadow":
         return rollout, None
     index = 0 if rollout.stage == Stage.SHADOW else rollout.share_index + 1
+    if rollout.stage == Stage.SHADOW:
+        rollout = replace(rollout, burn=burns.after_shadow(rollout.burn))
     rollout = replace(_fresh(rollout), stage=Stage.CANARY, share_index=index)
     reason = f"decides for {rules.shares[index]:.0%}"
     return rollout, Change("canary", candidate, reason, evidence)
@@ -301,13 +312,27 @@ def _with_incumbent(rollout: Rollout, incumbent: Ref | None) -> Rollout:
 
 
 def _without_candidate(rollout: Rollout) -> Rollout:
-    return replace(_fresh(rollout), candidate=None, stage=Stage.NONE, share_index=0)
+    rollout = replace(_fresh(rollout), candidate=None, stage=Stage.NONE, share_index=0)
+    return replace(rollout, burn=Burn())
 
 
 def _fresh(rollout: Rollout) -> Rollout:
-    return replace(
+    rollout = replace(
         rollout, decisions=0, outcomes=0, cost_incumbent=0.0, cost_candidate=0.0, differs=0.0
     )
+    return replace(rollout, burn=burns.next_stage(rollout.burn))
+
+
+def _objection(rollout: Rollout, rules: Rules) -> str:
+    """Why a candidate does not pass the stage that it has ended."""
+    excess = _excess(rollout)
+    # Written so that a cost that is no number is worse, too.
+    if not excess <= rules.most_worse:
+        return f"its cost is {excess:.1%} above the incumbent's, over {rules.most_worse:.0%}"
+    candidate, share = rollout.candidate, share_of(rollout, rules)
+    if candidate is None or not share:
+        return ""
+    return burns.problem(rollout.burn, chosen(rollout.burn.ids, candidate.sha256, share))
 
 
 def _excess(rollout: Rollout) -> float:

@@ -292,6 +292,8 @@ class CommanderHandler(Handler[CommanderState]):
         problem = advice.problem
         if deciding.candidate is not None:
             sample = sample_of(advice, decide, asked[2], self._inventory)
+            at_risk = asked[2].at_risk[0] / np.maximum(asked[2].apps[0], 1.0)
+            sample = sample._replace(ids=self._domains, risk=at_risk.tolist())
             # Nothing of it was applied in shadow, so it has spent nothing.
             if spending and deciding.applied.any():
                 sample = sample._replace(fault=sample.fault or spending)

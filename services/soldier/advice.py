@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, I32, MILLI, Mask
+from models.cluster.arrays import F32, F64, I32, MILLI, Mask
 from models.cluster.plan import Plan
 from models.control.report import BEARABLE
+from models.features.table import APP, RISKY_ERRORS, RISKY_HEADROOM, RISKY_SATURATION
 from models.inputs.errors import InputError
 from models.policies.advisers import SoldierNetwork, in_blocks
 from models.registry.load import Artefact
@@ -24,6 +25,7 @@ MODEL: Final = "soldier"
 """Key of its promotions."""
 MOST_SECONDS: Final = 0.05
 """Longest answer of a policy for one domain."""
+_RISK: Final = ("headroom", "errors", "saturation")
 
 
 class Policy(NamedTuple):
@@ -146,6 +148,13 @@ def beside_heuristic(
         "heuristic_cost": _cost(heuristic, status, load, weight),
         "differs": _differs(heuristic, planned, status),
     }
+
+
+def at_risk(features: F32) -> F64:
+    """[E, A] 1 where an app is at risk of missing its SLO, by its last valid sample."""
+    slack, errors, saturation = (features[:, APP.at(name)] for name in _RISK)
+    risky = (slack < RISKY_HEADROOM) | (errors > RISKY_ERRORS) | (saturation > RISKY_SATURATION)
+    return risky.astype(np.float64)
 
 
 def _differs(one: Plan, other: Plan, status: I32) -> float:

@@ -58,6 +58,7 @@ from services.soldier.advice import (
     Advice,
     Policy,
     advise,
+    at_risk,
     beside_heuristic,
     sample_of,
 )
@@ -344,6 +345,8 @@ class SoldierHandler(Handler[SoldierState]):
         if deciding.candidate is not None:
             weight = self._weights[frame.domain]
             sample = sample_of(advice, plan, status, signals.load, weight)
+            risk = at_risk(signals.features)[0].tolist()
+            sample = sample._replace(ids=names, risk=risk)
         rollout, judged = follower.judge(
             state.rollout, sample, advice.problem, frame.tick, frame.time
         )

@@ -1,5 +1,6 @@
 """On a real Kafka: policies are promoted, killed in each stage, refused and taken back."""
 
+import math
 import os
 import signal
 import time
@@ -8,20 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import pytest
-from cryptography.hazmat.primitives import serialization
 
-from models.registry.keys import Trust
-from models.registry.load import verified
-from models.registry.manifest import MANIFEST, read_manifest
+from models.registry.manifest import MANIFEST, MODEL, Kind, Tensor, read_manifest
 from models.registry.store import Entry, FolderStore
 from schemas.budget_granted import BudgetGranted
+from schemas.domain_observed import DomainObserved
 from schemas.model_judged import ModelJudged
+from schemas.model_promoted import ModelPromoted
+from schemas.scale_planned import ScalePlanned
 from schemas.topics import topic_of
+from services._kit.clock import rfc3339
 from services.admin.decisions import Decisions, record_decisions
-from services.admin.orders import Author, publish
-from services.admin.promotions import SOURCE, promotion
+from services.admin.orders import publish
+from services.admin.promotions import KEYS, SOURCE
 from services.admin.reader import ReadRecord, TopicReader
 from services.devcluster import record
 from services.devcluster.connect import options_for_home
@@ -32,30 +33,68 @@ from services.devcluster.record import COLLECTOR
 from services.devcluster.request import Request
 from services.simcluster.target import Entry as JournalEntry
 from tests.decision_helpers import SCENARIO
-from tests.planted_models import KEY, OTHER_KEY, commander_files, commander_network
+from tests.planted_models import (
+    OTHER_KEY,
+    PUBLIC_PEM,
+    commander_files,
+    commander_network,
+    soldier_files,
+    soldier_network,
+)
+from tests.service_helpers import CLUSTER
 
 APPS: Final = int(os.environ.get("HIRL_MODELS_APPS", "60"))
-SPEED: Final = 10.0
+SPEED: Final = float(os.environ.get("HIRL_MODELS_SPEED", "10"))
 TIMEOUT_S: Final = 240.0
 STAGES: Final = ("shadow", "canary 5%", "canary 30%", "canary 100%", "serving 100%")
+ENDS: Final = ("serving", "refused", "rolled-back")
+SCOPES: Final = {"commander": ("cluster",), "soldier": CLUSTER.domain_names}
+_CAUSES: Final = {"commander": ScalePlanned, "soldier": DomainObserved}
+"""What the last input of a decision is."""
+_DECISIONS: Final = {"commander": BudgetGranted, "soldier": ScalePlanned}
+
+Files = dict[str, bytes]
 
 
-class Outcome(NamedTuple):
-    """What became of one promotion."""
+class Promoted(NamedTuple):
+    """A version that was promoted, and the steps of its rollout."""
 
-    phases: tuple[str, ...]
-    reason: str
-    """Of the last phase."""
-    seconds: float
-    """From the order to the last phase."""
-    applied: int
-    """Budgets that it advised."""
+    model: str
+    name: str
+    ordered_at: float
+    """Wall seconds of the order."""
+    steps: list[ModelJudged]
+    killed: frozenset[str] = frozenset()
+    """Stages in which its service was killed."""
+
+    def phases(self, scope: str) -> tuple[str, ...]:
+        return tuple(phase_of(one) for one in self.steps if one.scope == scope)
+
+    @property
+    def reasons(self) -> set[str]:
+        """Of the ends."""
+        return {one.reason for one in self.steps if one.phase in ENDS}
+
+
+class Figures(NamedTuple):
+    """What a promotion did to decisions, from the records of a run."""
+
+    advised: int
+    """Decisions that it was behind, alone or as a canary."""
+    first_s: float
+    """From the order to the record of the first of them; NaN without any."""
+    swap_ticks: int
+    """Most ticks from "serving" to the next decision that it did not make alone."""
+    back_s: float
+    """From the last input of the tick in which the first scope took it back to the record of the
+    last scope's rollback."""
 
 
 class Rolled(NamedTuple):
     """A run in which policies of all kinds were promoted one after another."""
 
-    outcomes: dict[str, Outcome]
+    promoted: dict[str, Promoted]
+    figures: dict[str, Figures]
     decisions: Decisions
     journal: list[JournalEntry]
     failed: list[str]
@@ -67,55 +106,161 @@ class System:
     def __init__(self, root: Path, options: dict[str, Any], store: FolderStore) -> None:
         self.root, self._options, self._store = root, options, store
 
-    def promote(self, files: dict[str, bytes], *, kill: bool = False) -> Outcome:
-        """Promote an artefact and wait for its end; kill the Commander in each stage."""
-        manifest = read_manifest(files[MANIFEST], "planted")
-        self._store.write(Entry("commander-policy", manifest.version), files)
-        artefact = verified(files, Trust(unsigned=True), "planted")
-        order = promotion(
-            artefact, self._store.url, Author("test", authenticated=False), "a test",
-            time.time(), "serving",
+    def promote(self, kind: Kind, files: Files, *, kill: bool = False) -> Promoted:
+        """Promote an artefact and wait for its end in every scope; kill its service each stage."""
+        manifest, model = read_manifest(files[MANIFEST], "planted"), KEYS[kind]
+        self._store.write(Entry(kind, manifest.version), files)
+        ordered_at, killed = time.time(), set[str]()
+        order = ModelPromoted(
+            model=model, version=manifest.name, uri=self._store.url, sha256=manifest.version,
+            unlock=True, promoted_at=rfc3339(ordered_at), reason="a test", issued_by="test",
         )  # fmt: skip
-        order = msgspec.structs.replace(order, sha256=manifest.version, unlock=True)
-        began, seen = time.monotonic(), list[ModelJudged]()
         publish(self._options, [order], SOURCE)
         while True:
-            assert time.monotonic() - began < TIMEOUT_S, [phase_of(one) for one in seen]
-            found = [
-                one for one in self._read(ModelJudged)
-                if isinstance(one, ModelJudged) and one.sha256 == manifest.version
-            ]  # fmt: skip
-            if kill and len(found) > len(seen) and found[-1].phase != "serving":
-                self._kill()
-            seen = found
-            if seen and seen[-1].phase in ("serving", "refused", "rolled-back"):
-                break
+            found = Promoted(model, manifest.name, ordered_at, self._steps(manifest.version))
+            by_scope = [found.phases(scope) for scope in SCOPES[model]]
+            if all(phases and phases[-1].split()[0] in ENDS for phases in by_scope):
+                return found._replace(killed=frozenset(killed))
+            stages = {phases[-1] for phases in by_scope if phases} - {STAGES[-1]}
+            if kill and stages - killed and self._kill(model):
+                killed |= stages
+            assert time.time() - ordered_at < TIMEOUT_S, by_scope
             time.sleep(0.1)
-        seconds = time.monotonic() - began
-        budgets = self._read(BudgetGranted)
-        advised = [
-            one for one in budgets
-            if isinstance(one, BudgetGranted) and one.versions.get("commander") == artefact.name
-        ]  # fmt: skip
-        return Outcome(tuple(map(phase_of, seen)), seen[-1].reason, seconds, len(advised))
 
-    def _read(self, kind: type[Any]) -> list[Any]:
+    def figures(self, promoted: dict[str, Promoted]) -> dict[str, Figures]:
+        """What each promotion did to decisions."""
+        found = {}
+        for model, scopes in SCOPES.items():
+            inputs, decisions = (self._records(kinds[model]) for kinds in (_CAUSES, _DECISIONS))
+            arrived: dict[tuple[str, int], float] = {}
+            for one, event in inputs:
+                scope = event.domain if len(scopes) > 1 else scopes[0]
+                key = scope, event.tick
+                arrived[key] = max(arrived.get(key, 0.0), one.delivery.timestamp)
+            judged = {
+                (e.sha256, e.scope, e.phase, e.share): one.delivery.timestamp
+                for one, e in self._records(ModelJudged)
+            }
+            for case, one_promoted in promoted.items():
+                if one_promoted.model == model:
+                    found[case] = _figures(one_promoted, decisions, arrived, judged)
+        return found
+
+    def _steps(self, sha256: str) -> list[ModelJudged]:
+        return [event for _, event in self._records(ModelJudged) if event.sha256 == sha256]
+
+    def _records(self, kind: type[Any]) -> list[tuple[ReadRecord, Any]]:
         with TopicReader(self._options) as reader:
-            found: list[ReadRecord] = reader.read_to_end([topic_of(kind).name])
-        return [one.event for one in found]
+            found = reader.read_to_end([topic_of(kind).name])
+        return [(one, one.event) for one in found if one.event is not None]
 
-    def _kill(self) -> None:
-        process = record.running(self.root).status("commander").process
-        assert process is not None
+    def _kill(self, service: str) -> bool:
+        """Whether there was a process to kill: the one before may be starting again."""
+        process = record.running(self.root).status(service).process
+        if process is None:
+            return False
         os.kill(process.pid, signal.SIGKILL)
+        return True
+
+
+def _figures(
+    promoted: Promoted,
+    decisions: list[tuple[ReadRecord, Any]],
+    arrived: dict[tuple[str, int], float],
+    judged: dict[tuple[str, str, str, float], float],
+) -> Figures:
+    model, name = promoted.model, promoted.name
+    advised = [
+        one.delivery.timestamp - promoted.ordered_at
+        for one, event in decisions
+        if name in (event.versions.get(model), event.versions.get(f"{model}-canary"))
+    ]
+    swap, back_s = 0, 0.0
+    for step in promoted.steps:
+        if step.phase == "serving":
+            alone = [
+                event.tick for _, event in decisions
+                if event.versions.get(model) == name and f"{model}-canary" not in event.versions
+                and event.tick > step.tick and step.scope in ("cluster", event.domain)
+            ]  # fmt: skip
+            swap = max(swap, min(alone, default=step.tick + 10**6) - step.tick)
+    backs = {
+        judged[one.sha256, one.scope, one.phase, one.share]: one
+        for one in promoted.steps
+        if one.phase == "rolled-back"
+    }
+    if backs:
+        first = backs[min(backs)]
+        back_s = max(backs) - arrived[first.scope, first.tick]
+    return Figures(len(advised), min(advised, default=math.nan), swap, back_s)
 
 
 def phase_of(event: ModelJudged) -> str:
     return f"{event.phase} {event.share:.0%}" if event.share else event.phase
 
 
-def drifted() -> dict[str, bytes]:
-    return commander_files(commander_network(headroom=0.97), features_sha256="1" * 64)
+def truncated(files: Files) -> Files:
+    return files | {MODEL: files[MODEL][:-100]}
+
+
+_TWO_PER_APP: Final = [Tensor(name="need", shape=["rows", 2], unit="factor", low=1 / 1.5, high=1.5)]
+COMMANDER: Final[Kind] = "commander-policy"
+SOLDIER: Final[Kind] = "soldier-policy"
+CASES: Final[dict[str, tuple[Kind, Files, tuple[str, ...], str]]] = {
+    "good Commander": (COMMANDER, commander_files(commander_network(headroom=0.99)), STAGES, ""),
+    "killed Commander": (COMMANDER, commander_files(commander_network(headroom=0.98)), STAGES, ""),
+    "wrongly signed": (
+        COMMANDER, commander_files(commander_network(headroom=0.95), OTHER_KEY), ("refused",),
+        "trusted keys",
+    ),
+    "truncated": (
+        COMMANDER, truncated(commander_files(commander_network(headroom=0.96))), ("refused",),
+        "was changed or truncated",
+    ),
+    "drifted": (
+        COMMANDER, commander_files(commander_network(headroom=0.97), features_sha256="1" * 64),
+        ("refused",), "trained on other features",
+    ),
+    "wrong shape": (
+        SOLDIER, soldier_files(soldier_network(0.97), outputs=_TWO_PER_APP), ("refused",),
+        "expected the shape",
+    ),
+    "Commander: NaN": (
+        COMMANDER, commander_files(commander_network(bad="nan")), ("shadow", "rolled-back"),
+        "no number",
+    ),
+    "Commander: most": (
+        COMMANDER,
+        commander_files(
+            commander_network(headroom=1.25, urgency=4.0, comfort=1.5, spare=3.0, nodes=1.0)
+        ),
+        ("shadow", "rolled-back"),
+        "above the incumbent's",
+    ),
+    "Commander: 1e30": (
+        COMMANDER, commander_files(commander_network(headroom=1e30)), ("shadow", "rolled-back"),
+        "is above",
+    ),
+    "Commander: slow": (
+        COMMANDER, commander_files(commander_network(bad="slow")), ("shadow", "rolled-back"),
+        "took ",
+    ),
+    "good Soldiers": (SOLDIER, soldier_files(soldier_network(0.99)), STAGES, ""),
+    "killed Soldiers": (SOLDIER, soldier_files(soldier_network(0.98)), STAGES, ""),
+    "Soldiers: most": (
+        SOLDIER, soldier_files(soldier_network(1.5)),
+        # A domain whose plan is the same either way finds nothing against it in one decision.
+        ("shadow", "canary 5%", "rolled-back"),
+        "above the incumbent's",
+    ),
+    "Soldiers: NaN": (
+        SOLDIER, soldier_files(soldier_network(bad="nan")), ("shadow", "rolled-back"), "no number",
+    ),
+    "Soldiers: slow": (
+        SOLDIER, soldier_files(soldier_network(bad="slow")), ("shadow", "rolled-back"), "took ",
+    ),
+}  # fmt: skip
+"""Kind, files, the phases after loading, and what the reason says."""
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +268,7 @@ def rolled(workplace: Path) -> Iterator[Rolled]:
     root = workplace / "models"
     store = FolderStore((workplace / "store").resolve())
     key = workplace.resolve() / "release.pub"
-    key.write_bytes(
-        KEY.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    )
+    key.write_bytes(PUBLIC_PEM)
     environment = {
         "HIRL_MODEL_STORE": store.url,
         "HIRL_MODEL_KEYS": str(key),
@@ -139,58 +280,67 @@ def rolled(workplace: Path) -> Iterator[Rolled]:
         wait(root, ticks=9, timeout_s=TIMEOUT_S)
         options = options_for_home(Path(run.kafka_home))
         ours = System(root, options, store)
-        outcomes = {
-            "good": ours.promote(commander_files(commander_network(headroom=0.99))),
-            "killed": ours.promote(commander_files(commander_network(headroom=0.98)), kill=True),
-            "wrongly signed": ours.promote(
-                commander_files(commander_network(headroom=0.95), OTHER_KEY)
-            ),
-            "other features": ours.promote(drifted()),
-            "NaN": ours.promote(commander_files(commander_network(bad="nan"))),
-            "1e30": ours.promote(commander_files(commander_network(headroom=1e30))),
+        promoted = {
+            case: ours.promote(kind, files, kill=case.startswith("killed"))
+            for case, (kind, files, _, _) in CASES.items()
         }
+        # Some decisions more, for the swap of the last one.
+        time.sleep(120.0 / SPEED)
         collector = record.running(root).status(COLLECTOR).process
         assert collector is not None
         os.kill(collector.pid, signal.SIGTERM)
         decisions = record_decisions(options, lambda: has_ended(record.running(root)))
-        yield Rolled(outcomes, decisions, read_journal(run), record.running(root).failed)
+        figures = ours.figures(promoted)
+        yield Rolled(promoted, figures, decisions, read_journal(run), record.running(root).failed)
 
 
-def test_a_good_policy_passes_every_stage(
-    rolled: Rolled, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_figures_for_the_results_page(rolled: Rolled, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
-        for name, one in rolled.outcomes.items():
-            print(f"\n{name}: {one.phases[-1]} after {one.seconds:.1f} s: {one.reason}", end="")  # noqa: T201
         print()  # noqa: T201
-    assert rolled.outcomes["good"].phases == ("loading", *STAGES)
+        for case, one in rolled.figures.items():
+            promoted = rolled.promoted[case]
+            ends = {promoted.phases(scope)[-1] for scope in SCOPES[promoted.model]}
+            print(f"{case}: {', '.join(sorted(ends))}; {one}; {min(promoted.reasons)}")  # noqa: T201
+            if promoted.killed:
+                print(f"  killed in: {', '.join(sorted(promoted.killed))}")  # noqa: T201
+    assert rolled.figures.keys() == CASES.keys()
 
 
-def test_a_commander_that_is_killed_in_each_stage_comes_back_in_it(rolled: Rolled) -> None:
-    assert rolled.outcomes["killed"].phases == ("loading", *STAGES)
+@pytest.mark.parametrize("case", CASES)
+def test_each_policy_ends_where_it_should_in_every_scope(rolled: Rolled, case: str) -> None:
+    _, _, phases, reason = CASES[case]
+    promoted = rolled.promoted[case]
+    for scope in SCOPES[promoted.model]:
+        found = promoted.phases(scope)
+        if phases == STAGES:
+            # Also if its service was killed in each of them.
+            assert found == ("loading", *STAGES)
+            if case.startswith("killed"):
+                # Soldiers, which decide each tick, pass several stages while they catch up.
+                assert len(promoted.killed) >= 2
+        else:
+            # A domain may hear of a rollback elsewhere before it has asked the policy itself.
+            assert found[-1] in ("refused", "rolled-back")
+            assert set(found) <= {"loading", *phases, "refused", "rolled-back"}
+    assert any(reason in one for one in promoted.reasons)
     assert rolled.failed == []
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("wrongly signed", "trusted keys"), ("other features", "trained on other features")],
-)
-def test_what_may_not_be_served_is_refused_and_advises_nothing(
-    rolled: Rolled, name: str, reason: str
+@pytest.mark.parametrize("case", [case for case, one in CASES.items() if len(one[2]) < 3])
+def test_what_is_refused_or_taken_back_in_shadow_was_behind_no_decision(
+    rolled: Rolled, case: str
 ) -> None:
-    outcome = rolled.outcomes[name]
-    assert outcome.phases == ("loading", "refused")
-    assert reason in outcome.reason
-    assert outcome.applied == 0
+    assert rolled.figures[case].advised == 0
 
 
-@pytest.mark.parametrize("name", ["NaN", "1e30"])
-def test_a_bad_policy_is_taken_back_before_anything_of_it_is_applied(
-    rolled: Rolled, name: str
+@pytest.mark.parametrize("case", [case for case, one in CASES.items() if one[2] == STAGES])
+def test_a_promoted_policy_decides_alone_from_the_next_decision_on(
+    rolled: Rolled, case: str
 ) -> None:
-    outcome = rolled.outcomes[name]
-    assert outcome.phases == ("loading", "shadow", "rolled-back")
-    assert outcome.applied == 0
+    figures = rolled.figures[case]
+    assert figures.advised > 0
+    # The Commander decides each sixth tick.
+    assert figures.swap_ticks <= (6 if rolled.promoted[case].model == "commander" else 1)
 
 
 def test_no_change_is_lost_or_doubled(rolled: Rolled) -> None:

@@ -2,18 +2,16 @@
 
 from pathlib import Path
 
-import msgspec
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from models.policies.artefact import CARD, NETWORK, SOLDIER, Card, identity
-from models.policies.contract import APP_COLUMNS, VERSION
+from models.policies.artefact import SOLDIER
+from models.policies.contract import APP_COLUMNS
+from tests.planted_models import trained_folder
 
 
 def write_soldier(folder: Path, factor: float, operator: str = "Identity") -> Path:
     """A Soldiers' policy that multiplies every need by a factor, after an operator on it."""
-    folder.mkdir(parents=True, exist_ok=True)
     constants = {
         "nothing": np.zeros((len(APP_COLUMNS), 1), np.float32),
         "factor": np.array([factor], np.float32),
@@ -30,11 +28,4 @@ def write_soldier(folder: Path, factor: float, operator: str = "Identity") -> Pa
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    onnx.save(model, folder / NETWORK)
-    card = Card(
-        model=identity(folder / NETWORK, SOLDIER), contract=VERSION, command="by hand", args={},
-        scenarios=[], seeds=[], apps=0, world="", heuristic="", decisions=0, minutes=0.0,
-        parity=0.0, curve=[],
-    )  # fmt: skip
-    (folder / CARD).write_bytes(msgspec.json.encode(card))
-    return folder
+    return trained_folder(folder, SOLDIER, model.SerializeToString())

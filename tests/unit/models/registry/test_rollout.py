@@ -216,6 +216,42 @@ def test_a_stage_whose_outcomes_stay_unknown_ends_in_what_worked(known: int) -> 
     assert "cannot be judged" in change.reason
 
 
+IDS = tuple(f"app-{number}" for number in range(20))
+
+
+def observed_risk(rollout: Rollout, ticks: range, risk: list[float]) -> tuple[Rollout, list[str]]:
+    return play(rollout, ticks, Sample(ids=IDS, risk=risk))
+
+
+def test_a_canary_that_is_worse_off_than_the_others_is_taken_back() -> None:
+    usual = [0.1] * 20
+    rollout, _ = observed_risk(promoted(), range(1, 4), usual)
+    assert rollout.stage == Stage.CANARY
+    # One of twenty: it is the one that the share takes.
+    first = chosen(IDS, NEW.sha256, RULES.shares[0])
+    burning = [0.9 if one else 0.1 for one in first.tolist()]
+    rollout, phases = observed_risk(rollout, range(4, 6), burning)
+    assert phases == ["rolled-back 0"]
+    assert rollout.incumbent == OLD
+
+
+def test_what_hits_all_alike_or_was_there_before_blames_no_canary() -> None:
+    first = chosen(IDS, NEW.sha256, RULES.shares[0]).tolist()
+    burning_before = [0.9 if one else 0.1 for one in first]
+    for before, after in ((burning_before, burning_before), ([0.1] * 20, [0.8] * 20)):
+        rollout, _ = observed_risk(promoted(), range(1, 4), before)
+        rollout, phases = observed_risk(rollout, range(4, 20), after)
+        assert rollout.incumbent == NEW
+        assert phases[-1] == "serving 0"
+
+
+def test_other_apps_than_in_shadow_are_not_compared() -> None:
+    rollout, _ = observed_risk(promoted(), range(1, 4), [0.1] * 20)
+    sample = Sample(ids=("new", *IDS), risk=[1.0] * 21)
+    rollout, _ = play(rollout, range(4, 20), sample)
+    assert rollout.incumbent == NEW
+
+
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=20, unique=True))
 def test_later_stages_contain_the_earlier_ones_and_the_last_is_everybody(ids: list[str]) -> None:
     few, more, every = (chosen(ids, "v", share) for share in RULES.shares)

@@ -2,7 +2,34 @@
 
 from typing import Annotated, Literal
 
+import msgspec
+from msgspec import Meta
+
 from schemas.fields import Event, Name, Time, about
+
+Decisions = Annotated[int, Meta(ge=1, le=10_000)]
+
+
+class RolloutRules(msgspec.Struct, frozen=True, kw_only=True):
+    """When candidates move on. Null: as the settings of the service say."""
+
+    shadow_decisions: Annotated[
+        Decisions | None, about("Decisions with known outcomes in shadow.")
+    ] = None
+    stage_decisions: Annotated[
+        Decisions | None, about("Decisions with known outcomes in each stage of the canary.")
+    ] = None
+    patience_decisions: Annotated[
+        Decisions | None, about("Decisions of a stage whose outcomes may stay unknown.")
+    ] = None
+    most_worse: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        about("Share by which a candidate's cost may exceed the incumbent's over a stage."),
+    ] = None
+    lock_ticks: Annotated[
+        Annotated[int, Meta(ge=0, le=100_000)] | None,
+        about("Ticks after a rollback in which nothing is begun."),
+    ] = None
 
 
 class ModelPromoted(Event, frozen=True, kw_only=True):
@@ -35,6 +62,9 @@ class ModelPromoted(Event, frozen=True, kw_only=True):
     unlock: Annotated[
         bool, about("True if the record ends the lock that a rollback began before it.")
     ] = False
+    rules: Annotated[
+        RolloutRules, about("Rules of rollouts from this record on, until one says otherwise.")
+    ] = RolloutRules()
     issued_by: Annotated[str, about("Person or system that decided.")] = ""
     authenticated: Annotated[
         bool,

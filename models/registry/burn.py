@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 
 LEAST: Final = 0.05
 """Changes by less than this share of the time are noise, however alike the others are."""
+A_WHOLE: Final = 1.0
+"""By how much one may change by chance: an app gets into trouble whoever decides for it."""
+A_PART: Final = 0.1
+"""The same of a domain, whose risk is the mean of its apps."""
 _ERRORS: Final = 3.0
 """Standard errors beyond the others' mean change. Four stages are judged, of many apps: two would
 take sound candidates back."""
@@ -50,13 +54,18 @@ def next_stage(burn: Burn) -> Burn:
     return replace(burn, total=(0.0,) * len(burn.ids), decisions=0)
 
 
-def problem(burn: Burn, chosen: NDArray[np.bool_]) -> str:
-    """Why the canary is worse off than the others; empty if it is not, or if nobody knows."""
+def problem(burn: Burn, chosen: NDArray[np.bool_], chance: float) -> str:
+    """Why the canary is worse off than the others; empty if it is not, or if nobody knows.
+
+    `chance` is by how much one may change by chance.
+    """
     if not burn.before or not burn.decisions or chosen.all() or not chosen.any():
         return ""
     change = _shares(burn) - np.array(burn.before)
     ours, others = change[chosen], change[~chosen]
-    spread = max(float(others.std(ddof=1)) if others.size > 1 else 0.0, LEAST)
+    # With one unlucky one beside them: where nobody else was at risk, one of a few apps would
+    # look like a difference.
+    spread = max(float(np.append(others, chance).std(ddof=1)), LEAST)
     error = spread * float(np.sqrt(1.0 / ours.size + 1.0 / others.size))
     worse = float(ours.mean() - others.mean())
     if worse <= max(LEAST, _ERRORS * error):

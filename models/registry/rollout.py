@@ -96,6 +96,8 @@ class Sample(NamedTuple):
     """Domains or apps that the canary is drawn from, where their risk was observed."""
     risk: Sequence[float] = ()
     """Of each: 0 to 1, the share of it that is at risk of missing its SLO."""
+    chance: float = burns.A_WHOLE
+    """By how much the risk of one may change by chance."""
 
 
 class Change(NamedTuple):
@@ -219,7 +221,7 @@ def observed(rollout: Rollout, sample: Sample, tick: int, rules: Rules) -> Moved
             return rollout, None
         text = f"the outcomes of {unknown} decisions are not known: it cannot be judged"
         return _taken_back(rollout, text, tick, rules)
-    if objection := _objection(rollout, rules):
+    if objection := _objection(rollout, sample.chance, rules):
         return _taken_back(rollout, objection, tick, rules)
     return _advanced(rollout, rules)
 
@@ -323,7 +325,7 @@ def _fresh(rollout: Rollout) -> Rollout:
     return replace(rollout, burn=burns.next_stage(rollout.burn))
 
 
-def _objection(rollout: Rollout, rules: Rules) -> str:
+def _objection(rollout: Rollout, chance: float, rules: Rules) -> str:
     """Why a candidate does not pass the stage that it has ended."""
     excess = _excess(rollout)
     # Written so that a cost that is no number is worse, too.
@@ -332,7 +334,8 @@ def _objection(rollout: Rollout, rules: Rules) -> str:
     candidate, share = rollout.candidate, share_of(rollout, rules)
     if candidate is None or not share:
         return ""
-    return burns.problem(rollout.burn, chosen(rollout.burn.ids, candidate.sha256, share))
+    canary = chosen(rollout.burn.ids, candidate.sha256, share)
+    return burns.problem(rollout.burn, canary, chance)
 
 
 def _excess(rollout: Rollout) -> float:

@@ -28,7 +28,7 @@ from models.registry.rollout import (
 )
 from schemas.model_judged import ModelJudged
 from schemas.model_promoted import ModelPromoted
-from services._kit.models import LoadedModel, LoadModel, judged, order_of
+from services._kit.models import LoadedModel, LoadModel, amended, judged, order_of
 
 M = TypeVar("M")
 _ENDS: Final = ("refused", "rolled-back")
@@ -60,6 +60,11 @@ class Follower(Generic[M]):
         self._elsewhere: ModelJudged | None = None
         """The newest version that another scope could not serve."""
 
+    @property
+    def rules(self) -> Rules:
+        """Those in force: the settings, and what the registry changed about them."""
+        return amended(self._rules, self._wanted)
+
     def learn(self, event: ModelPromoted) -> None:
         """Take in an order; those about other models are for other services."""
         order_of(event)
@@ -84,12 +89,12 @@ class Follower(Generic[M]):
         # Of the same order: the version may have been promoted again since.
         if other is not None and other.order == rollout.order:
             reason = f"{other.scope}: {other.reason}"
-            rollout, change = given_up(rollout, other.sha256, reason, tick, self._rules)
+            rollout, change = given_up(rollout, other.sha256, reason, tick, self.rules)
             events += self._events(change, rollout, tick)
         candidate = rollout.candidate
         if rollout.stage == Stage.LOADING and candidate and candidate.sha256 in self._open:
             # Open since it last was a candidate, or kept as a spare: nothing has to be fetched.
-            rollout, change = loaded(rollout, candidate.sha256, "", tick, self._rules)
+            rollout, change = loaded(rollout, candidate.sha256, "", tick, self.rules)
             events += self._events(change, rollout, tick)
         return rollout, events, self._missing(rollout, tick)
 
@@ -103,14 +108,14 @@ class Follower(Generic[M]):
             needed = {ref.sha256 for ref in rollout.needed()}
             self._open = {v: model for v, model in self._open.items() if v in needed}
             self._open[result.ref.sha256] = result.model
-        rollout, change = loaded(rollout, result.ref.sha256, result.problem, tick, self._rules)
+        rollout, change = loaded(rollout, result.ref.sha256, result.problem, tick, self.rules)
         return rollout, self._events(change, rollout, tick)
 
     def deciding(self, rollout: Rollout, ids: Sequence[str]) -> Deciding[M]:
         """Which models decide, and for which of the ids the candidate does."""
         spare, candidate, share = self._of(rollout.previous), None, 0.0
         if rollout.stage in (Stage.SHADOW, Stage.CANARY):
-            candidate, share = self._of(rollout.candidate), share_of(rollout, self._rules)
+            candidate, share = self._of(rollout.candidate), share_of(rollout, self.rules)
         version = "" if rollout.candidate is None else rollout.candidate.sha256
         applied = chosen(ids, version, share if candidate is not None else 0.0)
         return Deciding(self._of(rollout.incumbent) or spare, spare, candidate, applied)
@@ -124,9 +129,9 @@ class Follower(Generic[M]):
             # The spare decides in place of an incumbent that is not open.
             decides = (rollout.incumbent, rollout.previous)
             erred = next((ref.sha256 for ref in decides if ref and ref.sha256 in self._open), "")
-            rollout, change = failed(rollout, erred, problem, tick, self._rules)
+            rollout, change = failed(rollout, erred, problem, tick, self.rules)
         elif sample is not None:
-            rollout, change = observed(rollout, sample, tick, self._rules)
+            rollout, change = observed(rollout, sample, tick, self.rules)
         return rollout, self._events(change, rollout, tick, time)
 
     def _ordered(
@@ -158,4 +163,4 @@ class Follower(Generic[M]):
             return []
         # Outside of ticks there is no event time but that of the order.
         time = time or (self._wanted.promoted_at if self._wanted else "")
-        return [judged(self._model, self._scope, change, rollout, self._rules, tick, time)]
+        return [judged(self._model, self._scope, change, rollout, self.rules, tick, time)]

@@ -8,9 +8,11 @@ to the process; which one decides is part of the state, so a restart opens the s
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import asdict
 from prometheus_client import Counter, Gauge
 
 from models.inputs.errors import InputError
@@ -99,6 +101,14 @@ def rules_of(kit: KitSettings) -> Rules:
         shadow_decisions=kit.rollout_shadow_decisions,
         stage_decisions=kit.rollout_stage_decisions,
     )
+
+
+def amended(rules: Rules, event: ModelPromoted | None) -> Rules:
+    """The rules of the settings with those that the newest record of the registry changes."""
+    if event is None:
+        return rules
+    changes = {name: one for name, one in asdict(event.rules).items() if one is not None}
+    return replace(rules, **changes)
 
 
 def order_of(event: ModelPromoted) -> Order:

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
+from msgspec.structs import asdict
+from msgspec.structs import replace as structs_replace
+
 from models.inputs.errors import InputError
 from models.registry.load import Artefact
 from models.registry.manifest import Kind
 from schemas.fields import LONGEST_TEXT
 from schemas.model_judged import ModelJudged
-from schemas.model_promoted import ModelPromoted
+from schemas.model_promoted import ModelPromoted, RolloutRules
 from services._kit.clock import rfc3339
 from services.admin.orders import Author, read_topic
 from services.admin.reader import TopicReader
@@ -77,11 +80,19 @@ def read_history(reader: TopicReader) -> History:
 
 
 def promotion(
-    artefact: Artefact, store: str, author: Author, reason: str, now: float, hold_at: HoldAt
+    history: History,
+    artefact: Artefact,
+    store: str,
+    author: Author,
+    reason: str,
+    now: float,
+    hold_at: HoldAt,
 ) -> ModelPromoted:
     """The order to serve an artefact."""
+    model = KEYS[artefact.manifest.kind]
     return ModelPromoted(
-        model=KEYS[artefact.manifest.kind],
+        model=model,
+        rules=rules_of(history, model),
         version=artefact.name,
         uri=store,
         sha256=artefact.version,
@@ -104,6 +115,7 @@ def rollback(
         uri=uri if sha256 else "",
         sha256=sha256,
         locked=present is not None and present.locked,
+        rules=rules_of(history, model),
         **_signed(author, reason, now),
     )
 
@@ -112,8 +124,25 @@ def with_lock(
     history: History, model: str, author: Author, reason: str, now: float, *, locked: bool
 ) -> ModelPromoted:
     """The order in force, locked or unlocked."""
+    base = _in_force(history, model)
+    return ModelPromoted(**base, locked=locked, unlock=not locked, **_signed(author, reason, now))
+
+
+def with_rules(
+    history: History, model: str, changes: RolloutRules, author: Author, reason: str, now: float
+) -> ModelPromoted:
+    """The order in force, with other rules of rollouts; what is not changed stays."""
+    present, base = history.newest(model), _in_force(history, model)
+    given = {name: one for name, one in asdict(changes).items() if one is not None}
+    base["rules"] = structs_replace(base["rules"], **given)
+    locked = present is not None and present.locked
+    return ModelPromoted(**base, locked=locked, **_signed(author, reason, now))
+
+
+def _in_force(history: History, model: str) -> dict[str, Any]:
+    """What the next record has to repeat, so that it changes nothing else."""
     present = history.newest(model)
-    base: dict[str, Any] = {"model": model, "version": SHIPPED}
+    base: dict[str, Any] = {"model": model, "version": SHIPPED, "rules": rules_of(history, model)}
     if present is not None and not history.taken_back(present):
         base |= {
             "version": present.version,
@@ -125,7 +154,13 @@ def with_lock(
         # Ending a lock must not begin again what was taken back.
         name, sha256 = history.incumbent(model)
         base |= {"version": name, "uri": present.uri if sha256 else "", "sha256": sha256}
-    return ModelPromoted(**base, locked=locked, unlock=not locked, **_signed(author, reason, now))
+    return base
+
+
+def rules_of(history: History, model: str) -> RolloutRules:
+    """What the registry changed about the rules of the services' settings."""
+    present = history.newest(model)
+    return RolloutRules() if present is None else present.rules
 
 
 def check_unlocked(history: History, model: str) -> None:

@@ -166,6 +166,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.models.promoting:unlock",
         "End a lock, that of a rollback included.",
     ),
+    "models rules": Command(
+        "services.cli.models.promoting:rules",
+        "Show what was changed about the rules of rollouts, or change more while they run.",
+    ),
     "models history": Command(
         "services.cli.models.promoting:history",
         "Show what was ordered and what services made of it, with the evidence.",

@@ -19,6 +19,7 @@ from models.control.report import Report
 from models.control.residual import Residual
 from models.features.pools import PoolReadings
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, ticks_per_minute
+from models.registry.burn import A_PART
 from models.registry.rollout import Rollout, Rules
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
@@ -293,7 +294,8 @@ class CommanderHandler(Handler[CommanderState]):
         if deciding.candidate is not None:
             sample = sample_of(advice, decide, asked[2], self._inventory)
             at_risk = asked[2].at_risk[0] / np.maximum(asked[2].apps[0], 1.0)
-            sample = sample._replace(ids=self._domains, risk=at_risk.tolist())
+            risk = {"ids": self._domains, "risk": at_risk.tolist(), "chance": A_PART}
+            sample = sample._replace(**risk)
             # Nothing of it was applied in shadow, so it has spent nothing.
             if spending and deciding.applied.any():
                 sample = sample._replace(fault=sample.fault or spending)

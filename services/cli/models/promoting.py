@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from msgspec.structs import asdict
 from rich.console import Console
 
 from models.inputs.errors import InputError
@@ -81,7 +82,9 @@ def promote(
 
     def order(history: "History", author: Any) -> "ModelPromoted":
         promotions.check_unlocked(history, promotions.KEYS[found.manifest.kind])
-        return promotions.promotion(found, opened.url, author, reason, time.time(), hold_at)
+        return promotions.promotion(
+            history, found, opened.url, author, reason, time.time(), hold_at
+        )
 
     _issue(order, bootstrap, credentials, json)
 
@@ -141,6 +144,92 @@ def unlock(
     Begins nothing that was refused or taken back: promote it again for that.
     """
     _lock(model, reason, bootstrap, credentials, json, locked=False)
+
+
+@examples(
+    "hirl models rules commander",
+    "hirl models rules soldier --stage-decisions 60 --reason 'ten minutes a stage in December'",
+)
+def rules(
+    model: ModelArgument,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why; needed for a change.")
+    ] = None,
+    shadow_decisions: Annotated[
+        int | None, typer.Option("--shadow-decisions", min=1, max=10_000, help="In shadow.")
+    ] = None,
+    stage_decisions: Annotated[
+        int | None,
+        typer.Option("--stage-decisions", min=1, max=10_000, help="In each stage of a canary."),
+    ] = None,
+    patience_decisions: Annotated[
+        int | None,
+        typer.Option(
+            "--patience-decisions",
+            min=1,
+            max=10_000,
+            help="Of a stage, whose outcomes may stay unknown.",
+        ),
+    ] = None,
+    most_worse: Annotated[
+        float | None,
+        typer.Option(
+            "--most-worse",
+            min=0.0,
+            max=1.0,
+            help="Share by which a candidate may cost more over a stage.",
+        ),
+    ] = None,
+    lock_ticks: Annotated[
+        int | None,
+        typer.Option(
+            "--lock-ticks",
+            min=0,
+            max=100_000,
+            help="After a rollback, in which nothing is begun.",
+        ),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    credentials: CredentialsOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Show what was changed about the rules of rollouts, or change more while they run.
+
+    Services obey from their next decision on; stages that are under way count by the new rules.
+    """
+    from schemas.model_promoted import RolloutRules  # noqa: PLC0415  slow to import
+    from services.admin import promotions  # noqa: PLC0415
+    from services.admin.reader import TopicReader  # noqa: PLC0415
+    from services.devcluster.connect import options_of  # noqa: PLC0415
+
+    name = promotions.known_model(model)
+    changes = RolloutRules(
+        shadow_decisions=shadow_decisions,
+        stage_decisions=stage_decisions,
+        patience_decisions=patience_decisions,
+        most_worse=most_worse,
+        lock_ticks=lock_ticks,
+    )
+    if changes != RolloutRules():
+        if reason is None:
+            raise InputError("--reason: expected why, in plain words; it is kept with the order")
+        text = reason
+        _issue(
+            lambda history, author: promotions.with_rules(
+                history, name, changes, author, text, time.time()
+            ),
+            bootstrap, credentials, json,
+        )  # fmt: skip
+        return
+    with TopicReader(options_of(bootstrap, credentials)) as reader:
+        found = promotions.rules_of(promotions.read_history(reader), name)
+    rows = [
+        (field, "as in the settings" if value is None else f"{value:g}")
+        for field, value in asdict(found).items()
+    ]
+    Console().print(table(f"Rules of the rollouts of {name}", ("rule", "value"), rows))
+    if json is not None:
+        write_json(json, found)
 
 
 @examples("hirl models history", "hirl models history forecaster --json history.json")

@@ -245,6 +245,15 @@ def test_what_hits_all_alike_or_was_there_before_blames_no_canary() -> None:
         assert phases[-1] == "serving 0"
 
 
+def test_one_app_that_gets_into_trouble_is_no_evidence() -> None:
+    rollout, _ = observed_risk(promoted(), range(1, 4), [0.0] * 20)
+    rollout, _ = observed_risk(rollout, range(4, 6), [0.0] * 20)
+    few = chosen(IDS, NEW.sha256, RULES.shares[1])
+    one = [float(index == few.argmax()) for index in range(20)]
+    rollout, _ = observed_risk(rollout, range(6, 20), one)
+    assert rollout.incumbent == NEW
+
+
 def test_other_apps_than_in_shadow_are_not_compared() -> None:
     rollout, _ = observed_risk(promoted(), range(1, 4), [0.1] * 20)
     sample = Sample(ids=("new", *IDS), risk=[1.0] * 21)
@@ -277,7 +286,15 @@ STEPS = st.lists(
         ),
         st.tuples(st.sampled_from([OLD.sha256, NEW.sha256]), st.sampled_from(["", "bad"])),
         st.builds(
-            Sample, st.sampled_from(["", "bad"]), st.floats(0, 2), st.floats(0, 2), st.floats(0, 1)
+            Sample,
+            st.sampled_from(["", "bad"]),
+            st.floats(0, 2),
+            st.floats(0, 2),
+            st.floats(0, 1),
+            st.booleans(),
+            st.just(IDS),
+            st.lists(st.floats(0, 1), min_size=len(IDS), max_size=len(IDS)),
+            st.just(1.0),
         ),
         st.sampled_from([OLD.sha256, NEW.sha256]),
     ),

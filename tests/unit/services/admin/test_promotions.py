@@ -6,7 +6,7 @@ import pytest
 
 from models.inputs.errors import InputError
 from schemas.model_judged import ModelJudged
-from schemas.model_promoted import ModelPromoted
+from schemas.model_promoted import ModelPromoted, RolloutRules
 from services.admin.orders import Author
 from services.admin.promotions import (
     SHIPPED,
@@ -15,6 +15,7 @@ from services.admin.promotions import (
     promotion,
     rollback,
     with_lock,
+    with_rules,
 )
 from tests.planted_models import artefact_of, linear_policy
 
@@ -101,7 +102,7 @@ def test_a_rollback_keeps_the_lock_of_the_registry() -> None:
 
 def test_a_promotion_names_the_artefact_by_its_digest() -> None:
     artefact = artefact_of(linear_policy())
-    event = promotion(artefact, "/srv/models", MIRA, "better", 0.0, "canary")
+    event = promotion(History((), ()), artefact, "/srv/models", MIRA, "better", 0.0, "canary")
     assert (event.model, event.sha256, event.version) == (
         "commander", artefact.version, artefact.name
     )  # fmt: skip
@@ -131,3 +132,25 @@ def test_ending_a_lock_does_not_begin_again_what_was_taken_back() -> None:
     assert with_lock(later, "forecaster", MIRA, "over", 0.0, locked=False).sha256 == A
     nothing = History((ordered(),), (taken_back(""),))
     assert with_lock(nothing, "forecaster", MIRA, "over", 0.0, locked=False).sha256 == ""
+
+
+def test_changed_rules_change_nothing_else_and_stay_in_later_orders() -> None:
+    history = History((ordered(hold_at="canary", locked=True),), served(A))
+    changes = RolloutRules(stage_decisions=60)
+    event = with_rules(history, "forecaster", changes, MIRA, "slower", 0.0)
+    assert (event.sha256, event.hold_at, event.locked, event.unlock) == (B, "canary", True, False)
+    assert event.rules == RolloutRules(stage_decisions=60)
+    history = History((*history.ordered, event), history.judged)
+    more = with_rules(history, "forecaster", RolloutRules(most_worse=0.01), MIRA, "stricter", 0.0)
+    assert more.rules == RolloutRules(stage_decisions=60, most_worse=0.01)
+    history = History((*history.ordered, more), history.judged)
+    for later in (
+        with_lock(history, "forecaster", MIRA, "x", 0.0, locked=False),
+        rollback(history, "forecaster", "", MIRA, "x", 0.0),
+    ):
+        assert later.rules == more.rules
+
+
+def test_rules_without_any_promotion_leave_what_ships() -> None:
+    event = with_rules(History((), ()), "soldier", RolloutRules(lock_ticks=6), MIRA, "shorter", 0.0)
+    assert (event.version, event.sha256, event.rules.lock_ticks) == (SHIPPED, "", 6)

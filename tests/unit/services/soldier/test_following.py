@@ -13,7 +13,7 @@ from models.registry.rollout import Rules
 from models.registry.store import Entry, FolderStore
 from schemas.breaker_changed import BreakerChanged
 from schemas.model_judged import ModelJudged
-from schemas.model_promoted import ModelPromoted
+from schemas.model_promoted import ModelPromoted, RolloutRules
 from schemas.scale_planned import ScalePlanned
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
@@ -204,6 +204,20 @@ def test_what_was_taken_back_before_may_be_promoted_again(place: Place) -> None:
     place.ticks(7, 14)
     for domain in DOMAINS:
         assert place.phases(domain)[-1] == "serving 1"
+
+
+def test_rules_that_change_under_way_count_from_the_next_decision_on(place: Place) -> None:
+    place.ticks(0, 1)
+    files = soldier_files(soldier_network(1.01))
+    place.promote(files)
+    place.ticks(2, 4)
+    assert place.phases("data")[-1] == "canary 0.3"
+    # The same order once more, with a longer stage.
+    place.promote(files, rules=RolloutRules(stage_decisions=4))
+    place.ticks(5, 7)
+    assert place.phases("data")[-1] == "canary 0.3"
+    place.ticks(8, 8)
+    assert place.phases("data")[-1] == "canary 1"
 
 
 BAD: dict[str, tuple[Callable[[], bytes], str]] = {

@@ -1,8 +1,8 @@
 """The same search for any controller: same scenarios, seeds, number of trials and objective.
 
-A comparison is only fair if every controller is tuned with the same care: on scenarios (`tuning`)
-that differ from those they are compared on, with points in proportion to their parameters. The
-fields of an entry in `tuned.json` say what it came from, where it is of another search.
+A comparison is only fair if every controller is tuned with the same care: on the same scenarios,
+on seeds that they are not compared on, with points in proportion to their parameters. The fields of
+an entry in `tuned.json` say what it came from, where it is of another search.
 """
 
 import hashlib

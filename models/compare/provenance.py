@@ -24,7 +24,7 @@ from models.sim.config.physics import (
     with_apps,
     with_scheduling,
 )
-from models.sim.config.scenario import Scenario, load_scenario
+from models.sim.config.scenario import Scenario, load_scenario, scenario_names
 from models.sim.config.script import script_of
 from models.sim.population.fitted import FITTED
 from models.sim.population.generate import generate
@@ -32,12 +32,26 @@ from models.sim.world import world_hash
 
 FOLDER = Path(__file__).with_name("tuning")
 """Scenarios to tune on, one YAML file each."""
+SHIPPED: Final = "shipped"
+TUNING: Final = "tuning"
+SETS: Final = (SHIPPED, TUNING)
+"""What can be tuned on: the scenarios of comparisons, whose seeds are others, or those of FOLDER.
+No scenario is in both."""
 NEVER: Final = "never tuned"
 
 
 def tuning_scenarios(cluster: SimCluster) -> tuple[Scenario, ...]:
     """The scenarios to tune on, checked against the cluster."""
     return tuple(load_scenario(file, cluster) for file in sorted(FOLDER.glob("*.yaml")))
+
+
+def scenarios_of(name: str, cluster: SimCluster) -> tuple[Scenario, ...]:
+    """One of SETS, checked against the cluster."""
+    if name == TUNING:
+        return tuning_scenarios(cluster)
+    if name == SHIPPED:
+        return tuple(load_scenario(one, cluster) for one in scenario_names())
+    raise InputError(f"scenarios: expected one of {', '.join(SETS)}, got {name!r}")
 
 
 def family_code(family: Family) -> str:
@@ -112,21 +126,23 @@ def physics_hash(cluster: SimCluster) -> str:
 
 
 class _Worlds:
-    """Hashes of the tuning worlds, each computed once: most families share them."""
+    """Hashes of the worlds to tune in, each computed once: most families share them."""
 
     def __init__(self) -> None:
         self._clusters: dict[int, tuple[SimCluster, Population]] = {}
-        self._hashes: dict[tuple[int, Scheduling], dict[str, str]] = {}
+        self._hashes: dict[tuple[int, Scheduling, str], dict[str, str]] = {}
 
     def of(self, family: Family, tuned: Tuned) -> dict[str, str]:
         if tuned.apps not in self._clusters:
             cluster = with_apps(load_sim_cluster(), tuned.apps)
             self._clusters[tuned.apps] = cluster, generate(cluster)
-        key = tuned.apps, family.scheduling
+        used = SHIPPED if tuned.worlds.keys() & set(scenario_names()) else TUNING
+        key = tuned.apps, family.scheduling, used
         if key not in self._hashes:
             cluster, population = self._clusters[tuned.apps]
+            # All of the set: a scenario that came since then was not tuned on.
             self._hashes[key] = {
                 scenario.name: hash_of_world(cluster, scenario, family.scheduling, population)
-                for scenario in tuning_scenarios(cluster)
+                for scenario in scenarios_of(used, cluster)
             }
         return self._hashes[key]

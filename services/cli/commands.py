@@ -180,7 +180,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "calibrate": Command(
         "services.cli.comparison.calibrate:calibrate_command",
-        "Tune controllers on scenarios of their own, all by the same search and objective.",
+        "Tune controllers by the same search, on the same scenarios and for the same objective.",
     ),
     "forecast": Command(
         "services.cli.forecast.one_shot:forecast",

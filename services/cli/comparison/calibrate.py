@@ -8,7 +8,7 @@ from rich.console import Console
 
 from models.compare.calibrate import Setting, calibrate, in_processes
 from models.compare.families import FAMILIES, Family, family_of
-from models.compare.provenance import outdated, tuning_scenarios
+from models.compare.provenance import SETS, SHIPPED, TUNING, outdated, scenarios_of
 from models.compare.request import parse_seeds
 from models.compare.workers import cores
 from models.control.tuned import FILE, Tuned, load_tuned, store_tuned
@@ -25,7 +25,7 @@ _APPS = 155
 _PER_DIMENSION = 10
 _ALL = ",".join(FAMILIES)
 _CORES = cores()
-_CALM = "tune-calm"
+_CALM = {SHIPPED: "calm", TUNING: "tune-calm"}
 _SLACK = 0.02
 """Share by which J may exceed that of the controller of `--calm-within`."""
 
@@ -40,6 +40,14 @@ PerDimensionOption = Annotated[
         min=1,
         metavar="N",
         help="Parameter sets tried for each parameter that a controller has.",
+    ),
+]
+ScenariosOption = Annotated[
+    str,
+    typer.Option(
+        "--scenarios",
+        metavar="|".join(SETS),
+        help="Tune on the scenarios of comparisons, or on those in models/compare/tuning.",
     ),
 ]
 AppsOption = Annotated[int, typer.Option("--apps", min=5, metavar="N", help="Apps of the cluster.")]
@@ -88,6 +96,7 @@ OutOption = Annotated[
 def calibrate_command(
     controllers: ControllersOption = _ALL,
     # The defaults are those that the shipped parameters were found with (`tuned.json`).
+    scenarios: ScenariosOption = SHIPPED,
     per_dimension: PerDimensionOption = _PER_DIMENSION,
     apps: AppsOption = _APPS,
     seeds: SeedsOption = _SEEDS,
@@ -100,9 +109,9 @@ def calibrate_command(
     check: CheckOption = False,
     json: JsonOption = None,
 ) -> None:
-    """Tune controllers on scenarios of their own, all by the same search and objective.
+    """Tune controllers by the same search, on the same scenarios and for the same objective.
 
-    The objective is the mean of J over the tuning scenarios. Each controller gets as many
+    The objective is the mean of J over the scenarios. Each controller gets as many
     evaluations per parameter as the others. An interrupted run continues from its storage.
     """
     if check:
@@ -110,8 +119,9 @@ def calibrate_command(
         return
     families = [family_of(name.strip()) for name in controllers.split(",")]
     sim_cluster = with_apps(load_sim_cluster(cluster, physics), apps)
-    bounds = {} if calm_within is None else _bounds(calm_within, out)
-    setting = Setting(sim_cluster, tuning_scenarios(sim_cluster), parse_seeds(seeds), bounds=bounds)
+    chosen = scenarios_of(scenarios, sim_cluster)
+    bounds = {} if calm_within is None else _bounds(calm_within, _CALM[scenarios], out)
+    setting = Setting(sim_cluster, chosen, parse_seeds(seeds), bounds=bounds)
     found = _search(families, setting, per_dimension, workers, storage, out)
     _show(Console(), found, out)
     if json is not None:
@@ -126,11 +136,11 @@ def _check(out: Path) -> None:
     Console().print(f"{out}: tuned for this code and these worlds", soft_wrap=True)
 
 
-def _bounds(name: str, out: Path) -> dict[str, float]:
+def _bounds(name: str, calm: str, out: Path) -> dict[str, float]:
     found = load_tuned(out).get(name)
-    if found is None:
-        raise InputError(f"calm-within: {name}: not tuned in {out}; tune it first")
-    return {_CALM: (1 + _SLACK) * found.by_scenario[_CALM]}
+    if found is None or calm not in found.by_scenario:
+        raise InputError(f"calm-within: {name}: not tuned on {calm} in {out}; tune it first")
+    return {calm: (1 + _SLACK) * found.by_scenario[calm]}
 
 
 def _search(

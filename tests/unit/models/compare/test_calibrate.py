@@ -15,7 +15,16 @@ from models.compare.calibrate import (
     in_processes,
 )
 from models.compare.families import FAMILIES, calibrated, family_of
-from models.compare.provenance import NEVER, controller_digest, notice, outdated, tuning_scenarios
+from models.compare.provenance import (
+    NEVER,
+    SETS,
+    TUNING,
+    controller_digest,
+    notice,
+    outdated,
+    scenarios_of,
+    tuning_scenarios,
+)
 from models.control.tuned import load_tuned, store_tuned, tuned
 from models.inputs.errors import InputError
 from models.sim.config.physics import SimCluster, load_sim_cluster, with_apps
@@ -102,19 +111,24 @@ def test_a_search_with_other_seeds_is_another_search(setting: Setting, tmp_path:
     assert len(second.jobs) == 6
 
 
-@pytest.mark.parametrize(
-    ("changed", "named"), [({"code": "other"}, "code"), ({"worlds": {}}, "worlds")]
-)
+@pytest.mark.parametrize("scenarios", SETS)
 def test_parameters_tuned_for_something_else_are_named(
-    cluster: SimCluster, tmp_path: Path, changed: dict[str, object], named: str
+    cluster: SimCluster, tmp_path: Path, scenarios: str
 ) -> None:
-    everything = Setting(cluster, tuning_scenarios(cluster), (7,))
+    everything = Setting(cluster, scenarios_of(scenarios, cluster), (7,))
     found, file = calibrate(PID, everything, 1, Bowl()), tmp_path / "tuned.json"
     store_tuned({"pid": found}, file)
     assert outdated(file) == {}
-    store_tuned({"pid": msgspec.structs.replace(found, **changed)}, file)
-    assert outdated(file) == {"pid": named}
-    assert outdated(file, ["pid~0.9", "static"]) == {"pid": named, "static": NEVER}
+    fewer = dict(list(found.worlds.items())[1:])
+    for changed, named in (({"code": "other"}, "code"), ({"worlds": fewer}, "worlds")):
+        store_tuned({"pid": msgspec.structs.replace(found, **changed)}, file)
+        assert outdated(file) == {"pid": named}
+        assert outdated(file, ["pid~0.9", "static"]) == {"pid": named, "static": NEVER}
+
+
+def test_other_sets_of_scenarios_are_refused(cluster: SimCluster) -> None:
+    with pytest.raises(InputError, match="scenarios: expected one of shipped, tuning, got 'calm'"):
+        scenarios_of("calm", cluster)
 
 
 def test_what_was_never_tuned_is_said_in_the_line_of_what_was_tuned_for_something_else() -> None:
@@ -189,9 +203,9 @@ def test_worker_processes_compute_the_same_objectives(cluster: SimCluster) -> No
     assert all(value > 0 for value in local.values())
 
 
-def test_tuning_and_comparison_scenarios_are_disjoint(cluster: SimCluster) -> None:
+def test_the_two_sets_of_scenarios_are_disjoint(cluster: SimCluster) -> None:
     shipped = [load_scenario(name, cluster) for name in scenario_names()]
-    for mine in tuning_scenarios(cluster):
+    for mine in scenarios_of(TUNING, cluster):
         for theirs in shipped:
             assert mine.name != theirs.name
             assert mine.start != theirs.start

@@ -1,7 +1,8 @@
 """Why a change is made or held: the codes of `reasons` in plans and in the audit, in plain words.
 
 Other texts occur: a target's own message, and codes of newer releases. Behind a colon is who or why
-in particular, as in `hold-second-owner: HorizontalPodAutoscaler web`.
+in particular, as in `hold-second-owner: HorizontalPodAutoscaler web`; after `preview` it is whether
+the target would take the change.
 """
 
 from typing import Final

@@ -74,6 +74,8 @@ class PlayedServer:
         self.pods: list[dict[str, Any]] = []
         self.patched: list[tuple[str, str]] = []
         """Audit-ID and name of each patch that was made."""
+        self.tried: list[str] = []
+        """Names of dry runs that would have been made."""
         self.faults: list[Callable[[], web.StreamResponse | None]] = []
         """One is taken for each patch; None lets it be made and loses the answer."""
         self.before_patch: list[Callable[[], None]] = []
@@ -192,6 +194,9 @@ class PlayedServer:
         for field, value in body["metadata"].items():
             if meta[field] != value:
                 return _failed(409, f"{field} differs")
+        if request.query.get("dryRun") == "All":
+            self.tried.append(name)
+            return web.json_response({"metadata": {"name": name}, "spec": body["spec"]})
         self.scale(name, body["spec"]["replicas"], request.query["fieldManager"])
         self.patched.append((request.headers["Audit-ID"], name))
         if fault is not None:

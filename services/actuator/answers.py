@@ -15,7 +15,7 @@ from services._kit.inventory import DeclaredApps
 from services._kit.logs import without_userinfo
 from services._kit.orders import NO_EFFECT
 from services.actuator.permissions import Permissions, Verdict
-from services.actuator.ruling import COLUMNS
+from services.actuator.ruling import COLUMNS, Ruling
 from services.actuator.target import Change, Numbers, Withdrawal, Write, Written
 
 _OUTCOMES: Final[dict[str, Outcome]] = {
@@ -92,6 +92,22 @@ def changes_of(applied: ScaleApplied) -> list[Change]:
     ]
 
 
+def trials_of(applied: ScaleApplied, ruling: Ruling) -> list[Change]:
+    """What is held by preview alone, as the changes that it would be."""
+    names = dict(zip(ruling.subjects, applied.apps, strict=True))
+    return [
+        Change(
+            app=names[index],
+            replicas=replicas,
+            cpu_request=cpu,
+            memory_request=memory,
+            before=Numbers(*ruling.before[:, index].tolist()),
+            decision_id=applied.decision_id,
+        )
+        for index, (replicas, cpu, memory) in ruling.trials.items()
+    ]
+
+
 def with_answers(applied: ScaleApplied, result: Written) -> ScaleApplied:
     """The decided outcomes, corrected by the target's answers."""
     names, detail = ("outcomes", "reasons", *COLUMNS), _public(result.detail)
@@ -100,6 +116,9 @@ def with_answers(applied: ScaleApplied, result: Written) -> ScaleApplied:
         # Without an answer nothing counts as done.
         answer = result.answers.get(app, "silent")
         outcome = _OUTCOMES.get(answer, "held")
+        if app in result.trials and applied.outcomes[index] == "held":
+            reason = f"{applied.reasons[index]}: {_public(result.trials[app])}"
+            columns["reasons"][index] = reason
         if applied.outcomes[index] != "applied" or outcome == "applied":
             continue
         columns["outcomes"][index] = outcome

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec import structs
 
 from models.cluster import rows
 from models.cluster.arrays import I32
@@ -38,7 +39,7 @@ from services._kit.inventory import DeclaredApps, InventoryCache
 from services._kit.orders import OrderedHandler
 from services._kit.plausible import Judged, Pace
 from services._kit.state_codec import check_form, copied, fit_apps, refit
-from services.actuator.answers import Pending, again, with_answers
+from services.actuator.answers import Pending, again, trials_of, with_answers
 from services.actuator.permissions import Permissions, Verdict
 from services.actuator.ruling import Basis, Ruling, applied_of, case_of, hold_all, rule
 from services.actuator.settings import STALE_TICKS, Modes
@@ -354,7 +355,9 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
             pending=pending,
             timeline=state.timeline.settled(),
         )
-        return Step(state, writes=[pending.write])
+        # Not saved: a trial that is lost is tried again with the next plan.
+        write = structs.replace(pending.write, trials=trials_of(applied, ruling))
+        return Step(state, writes=[write])
 
     def _applied(
         self,

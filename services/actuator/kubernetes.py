@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from services._kit.kubernetes.adoption import DOMAIN, KINDS, app_name
@@ -35,6 +36,7 @@ from services.actuator.workloads import (
     Owners,
     Patch,
     Settled,
+    Trials,
     Workload,
     judge,
     manager_of,
@@ -85,6 +87,7 @@ class KubernetesTarget:
         self._ours: set[str] = set()
         """Uids of the workloads that we were seen to scale. A program that scales one of them
         afterwards is a second owner; one that did so before we adopted it is history."""
+        self._trials = Trials()
         self._open_until: dict[str, float] = {}
         """By domain: until when a request that was cut off may still be carried out."""
         self._began: float | None = None
@@ -131,7 +134,7 @@ class KubernetesTarget:
                 return await self._withdraw(request)
 
     async def _write(self, write: Write) -> Written:
-        if not write.changes:
+        if not (write.changes or write.trials):
             return Written(domain=write.domain, tick=write.tick, answers={})
         # What was read for this tick serves once: a write that comes again needs a new reading.
         tick, known = self._known.pop(write.domain, (-1, {}))
@@ -145,7 +148,31 @@ class KubernetesTarget:
             tick=write.tick,
             answers={app: end.answer for app, end in found.items()},
             reasons={app: end.reason for app, end in found.items() if end.reason},
+            trials=await self._try_all(write, known) if write.trials else {},
         )
+
+    async def _try_all(self, write: Write, known: Mapping[str, Workload]) -> dict[str, str]:
+        """What the trials would come to, as far as there is time."""
+        found: dict[str, str] = {}
+
+        async def attempt(change: Change) -> None:
+            workload = known.get(change.app)
+            words = self._trials.known(change, workload, _now())
+            if not words:
+                async with self._slots:
+                    step: Patch | Settled | Again = judge(write, change, workload)
+                    if isinstance(step, Patch):
+                        step = await self._patch(write, change, step, dry_run=True)
+                words = self._trials.learn(change, workload, step, _now())
+            if words:
+                found[change.app] = words
+
+        # Changes are answered in time whatever becomes of trials.
+        half = (_now() + self._limits.deadline(write)) / 2
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(half):
+                await asyncio.gather(*(attempt(change) for change in write.trials))
+        return found
 
     async def _change(self, write: Write, change: Change, known: Workload | None) -> Settled:
         """Carry out one change, however often it takes."""
@@ -172,7 +199,9 @@ class KubernetesTarget:
         elif end.answer == "refused" and end.reason != found.present.hold:
             self._events.refused(found, end.reason, change.decision_id)
 
-    async def _patch(self, write: Write, change: Change, patch: Patch) -> Settled | Again:
+    async def _patch(
+        self, write: Write, change: Change, patch: Patch, *, dry_run: bool = False
+    ) -> Settled | Again:
         found = patch.workload
         body = {
             "metadata": {"uid": found.uid, "resourceVersion": found.version},
@@ -181,7 +210,10 @@ class KubernetesTarget:
         # The server gives up with us: after that, nothing of the request is carried out.
         query = {"fieldManager": patch.manager, "timeout": f"{self._timeout:g}s"}
         headers = {"Content-Type": _PATCH, "Audit-ID": change.decision_id}
-        self._open_until[write.domain] = _now() + 2 * self._timeout
+        if dry_run:
+            query["dryRun"] = "All"
+        else:
+            self._open_until[write.domain] = _now() + 2 * self._timeout
         try:
             response = await self._api.request(
                 "PATCH", f"{found.path}/scale", query, encoded(body), headers

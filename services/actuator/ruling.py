@@ -45,6 +45,7 @@ _STATUS: Final = {
 _CODES: Final = {name: code for code, name in REASONS.items()}
 _OVERRIDE: Final = "override"
 _CONTRADICTION: Final = "sample-contradicts-target"
+_PREVIEW: Final = "preview"
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,8 @@ class Ruling:
     contradictions: int = 0
     orders: Mapping[int, str] = field(default_factory=dict)
     """By index: id of the operator's order that changed or held the app."""
+    trials: Mapping[int, list[int]] = field(default_factory=dict)
+    """By index: numbers that would be written if it were not for preview."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,8 @@ def rule(
         for index in subjects
         if index in effects
     }
-    return Ruling(present, after, reasons, subjects, int(case.contradicted.sum()), behind)
+    trials = _trials(present + steps, case, subjects, reasons, rules, limits)
+    return Ruling(present, after, reasons, subjects, int(case.contradicted.sum()), behind, trials)
 
 
 def hold_all(plan: ScalePlanned, frame: DomainObserved | None, reason: str) -> Ruling:
@@ -401,6 +405,26 @@ def _undo_forbidden(case: Case, after: I32, reasons: list[str], object_to: _Obje
         reason = object_to(index, steps[:, index].tolist(), reasons[index])
         if reason:
             after[:, index], reasons[index] = case.present[:, index], reason
+
+
+def _trials(
+    numbers: I32,
+    case: Case,
+    subjects: list[int],
+    reasons: list[str],
+    rules: SafetyRules,
+    limits: StepLimits | None,
+) -> dict[int, list[int]]:
+    """What of the numbers [3, A] only preview holds, by index.
+
+    It took no part in the rules, which are about what is changed; its bounds and steps are kept.
+    """
+    replicas = rules.within_bounds(numbers[0])
+    if limits is not None:
+        replicas = limits.cut(case.present[0], replicas)
+    tried = np.stack([replicas, *numbers[1:]])
+    found = {index: tried[:, index].tolist() for index in subjects if reasons[index] == _PREVIEW}
+    return {i: new for i, new in found.items() if new != case.present[:, i].tolist()}
 
 
 def _table(source: Any) -> I32:

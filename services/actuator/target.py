@@ -100,6 +100,9 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     tick: int
     changes: list[Change]
+    trials: list[Change] = []
+    """Changes that only preview holds. A target that can check whether it would take them says so;
+    it never makes them."""
 
 
 class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +140,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     addresses."""
     reasons: dict[str, str] = {}
     """Why changes were refused, by app; they win over `detail`."""
+    trials: dict[str, str] = {}
+    """What each checked trial would have come to, by app."""
     answered: bool = True
     """False: it is unknown whether the changes were made, and they may still be made."""
 

@@ -6,7 +6,7 @@ stored, or neither. Whoever scales the workload next replaces it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from http import HTTPStatus
 from typing import Final
@@ -37,6 +37,14 @@ _KUBECTL: Final = "kubectl-"
 """How kubectl's own names for its commands begin."""
 _WEBHOOK: Final = "failed calling webhook"
 """In a 500 of the API server: the write was not made, and will not be."""
+
+_REFUSED: Final = "target-refused: "
+_TRIAL_S: Final = 60.0
+_TRIED: Final[dict[Answer, str]] = {
+    "applied": "the API server would take the change",
+    "refused": "the API server would refuse the change: ",
+}
+"""What a dry run says, by its answer."""
 
 UNMANAGED: Final = "hold-unmanaged"
 PAUSED_HERE: Final = "hold-paused"
@@ -95,6 +103,33 @@ class Again:
     after_s: float
     """What the server asks for; 0 if it asks for nothing."""
     reason: str
+
+
+@dataclass
+class Trials:
+    """What dry runs came to. A plan in preview comes every tick, and is tried once a minute."""
+
+    _last: dict[str, tuple[tuple[str, int, int], float, str]] = field(default_factory=dict)
+    """By app: what was tried, when, and what it came to."""
+
+    def known(self, change: Change, found: Workload | None, now: float) -> str:
+        """What the same trial came to lately; empty if it is not known."""
+        tried, at, words = self._last.get(change.app, (None, 0.0, ""))
+        return words if tried == _tried(change, found) and now - at < _TRIAL_S else ""
+
+    def learn(
+        self, change: Change, found: Workload | None, end: Patch | Settled | Again, now: float
+    ) -> str:
+        """What a trial came to, in words; empty if the API server did not say."""
+        if not isinstance(end, Settled) or end.answer not in _TRIED:
+            return ""
+        words = _TRIED[end.answer] + end.reason.removeprefix(_REFUSED)
+        self._last[change.app] = _tried(change, found), now, words
+        return words
+
+
+def _tried(change: Change, found: Workload | None) -> tuple[str, int, int]:
+    return "" if found is None else found.uid, change.before.replicas, change.replicas
 
 
 def workload_of(
@@ -229,11 +264,11 @@ def settled(response: Response) -> Settled | Again:
         # Changed or deleted since it was read.
         return Again(0.0, f"the API server answers {status}")
     if status == HTTPStatus.INTERNAL_SERVER_ERROR and _WEBHOOK in words:
-        return Settled("refused", f"target-refused: {words}")
+        return Settled("refused", _REFUSED + words)
     if status >= 500 or status in {
         HTTPStatus.UNAUTHORIZED,
         HTTPStatus.REQUEST_TIMEOUT,
         HTTPStatus.TOO_MANY_REQUESTS,
     }:
         return Again(response.retry_after_s, f"the API server answers {status}")
-    return Settled("refused", f"target-refused: {words}")
+    return Settled("refused", _REFUSED + words)

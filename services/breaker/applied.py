@@ -30,7 +30,10 @@ def held_changes(event: ScaleApplied) -> tuple[int, int]:
     """Number of changes that the actuator tried to make, and how many of them failed."""
     made = event.outcomes.count("applied")
     failed = sum(
-        outcome == "held" and reason not in _ORDERED and not reason.startswith(_INTENDED)
+        outcome == "held"
+        # Behind the colon is what a target says about it.
+        and reason.partition(":")[0] not in _ORDERED
+        and not reason.startswith(_INTENDED)
         for outcome, reason in zip(event.outcomes, event.reasons, strict=True)
     )
     return made + failed, failed

@@ -112,6 +112,11 @@ def test_nothing_is_written_in_preview_and_off(cluster: Cluster, mode: Mode) -> 
     system = System(cluster, mode)
     held = reasons(system.play())
     assert system.changes([*system.ours, *system.others]) == 0
-    assert all(held[name] == {mode} for name in system.ours)
+    said = {"off": "off", "preview": "preview: the API server would take the change"}[mode]
+    assert all(held[name] == {said} for name in system.ours)
     patched = [one for one in cluster.audit() if one.object_ref.get("subresource") == "scale"]
-    assert patched == []
+    assert [one for one in patched if "dryRun=All" not in one.request_uri] == []
+    # The journal has the dry runs of what is ours, and of nothing else.
+    tried = {one.object_ref["name"] for one in patched}
+    assert tried == (set(system.ours) if mode == "preview" else set())
+    assert {one.response_status.get("code", 200) for one in patched} <= {200}

@@ -68,6 +68,8 @@ class Target:
         self.dies = False
         """Whether the actuator's process ends before a write is made."""
         self.withdrawals: list[Withdrawal] = []
+        self.trials: dict[str, str] = {}
+        """What it says of each trial."""
         self.on_read: Callable[[], None] | None = None
         """Called after each read: what happens between a read and its write."""
 
@@ -104,7 +106,8 @@ class Target:
             self.silent -= 1
             return Written(domain=write.domain, tick=write.tick, answers={}, answered=False)
         sent = answers if self.answers_apps else {}
-        return Written(domain=write.domain, tick=write.tick, answers=sent)
+        tried = {c.app: self.trials[c.app] for c in write.trials if c.app in self.trials}
+        return Written(domain=write.domain, tick=write.tick, answers=sent, trials=tried)
 
 
 class System:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from aiohttp.test_utils import TestServer
+from msgspec import structs
 
 from services.actuator.kubernetes import KubernetesTarget
 from services.actuator.target import Read, Reading, Write, Written
@@ -101,6 +102,40 @@ def test_a_fault_that_passes_is_retried(player: Player, status: int) -> None:
     assert player.answer(write) == ("applied", "")
     assert player.server.replicas("web") == 5
     assert len(player.server.patched) == 1
+
+
+def tried(player: Player, write: Write) -> str:
+    trial = structs.replace(write, changes=[], trials=write.changes)
+    found = player.run(player.target.carry_out(trial))
+    assert isinstance(found, Written)
+    assert found.answered
+    assert found.answers == {}
+    return found.trials.get(APP, "")
+
+
+def test_a_trial_says_whether_the_server_would_take_it_and_makes_nothing(player: Player) -> None:
+    assert tried(player, player.write()) == "the API server would take the change"
+    assert player.server.tried == ["web"]
+    assert player.server.patched == []
+    assert player.server.replicas("web") == 4
+
+
+def test_a_trial_says_why_the_server_would_refuse_it(player: Player) -> None:
+    player.server.faults = [refusing(403, "deployments.apps is forbidden")]
+    said = "the API server would refuse the change: deployments.apps is forbidden"
+    assert tried(player, player.write()) == said
+
+
+def test_the_same_trial_is_not_repeated_every_tick(player: Player) -> None:
+    for tick in range(3):
+        assert tried(player, player.write(tick=tick)) == "the API server would take the change"
+    assert tried(player, player.write(by=2, tick=3)) == "the API server would take the change"
+    assert player.server.tried == ["web", "web"]
+
+
+def test_a_trial_without_an_answer_says_nothing(player: Player) -> None:
+    player.server.faults = [refusing(503)]
+    assert tried(player, player.write()) == ""
 
 
 def test_a_status_update_in_between_costs_a_second_reading_only(player: Player) -> None:

@@ -18,7 +18,9 @@ from services._kit.orders import MOST_CHANGES, NO_EFFECT
 from services.actuator.decide import ActuatorHandler
 from services.actuator.permissions import Permissions, Verdict
 from services.actuator.settings import Modes
+from services.actuator.target import StepLimits
 from services.aggregator.decide import AggregatorHandler
+from services.breaker.applied import held_changes
 from services.soldier.decide import SoldierHandler
 from tests.service_helpers import (
     APPS,
@@ -39,6 +41,33 @@ def test_preview_holds_everything_and_writes_nothing() -> None:
     assert set(done.outcomes) == {"held"}
     assert set(done.reasons) == {"preview"}
     assert system.target.journal == []
+
+
+def test_what_preview_holds_is_offered_to_the_target_as_a_trial() -> None:
+    system, said = System(Modes("preview"), limits=StepLimits(4, 1)), "it would be taken"
+    system.target.trials = dict.fromkeys(APPS, said)
+    done = system.apply()
+    assert set(done.reasons) == {f"preview: {said}"}
+    assert held_changes(done) == (0, 0)
+    write = system.target.writes[-1]
+    assert write.changes == []
+    assert [change.app for change in write.trials] == done.apps
+    for change, before in zip(write.trials, done.replicas_before, strict=True):
+        assert change.before.replicas == before < change.replicas <= 4 * before + 1
+        assert change.decision_id == done.decision_id
+
+
+def test_a_trial_is_lost_with_the_process_and_its_tick_is_not() -> None:
+    system = System(Modes("preview"))
+    system.target.silent = 1
+    assert set(system.apply().reasons) == {"preview"}
+
+
+@pytest.mark.parametrize("modes", [Modes("off"), Modes("canary", canary_share=0.01)])
+def test_nothing_is_tried_in_other_modes(modes: Modes) -> None:
+    system = System(modes)
+    system.apply()
+    assert [write.trials for write in system.target.writes] == [[], []]
 
 
 def test_a_canary_changes_its_share_and_holds_the_rest() -> None:

@@ -79,7 +79,8 @@ lab-build: setup ## build etcd and the Kubernetes API server into a cache (minut
 lab: lab-build ## on a real API server: 1,000 changes under kills, 1,550 Deployments, 10,000 pods (minutes)
 	@HIRL_REQUIRE_REAL=1 HIRL_LAB_CHANGES=1000 HIRL_LAB_APPS=1550 HIRL_LAB_PODS=10000 \
 		$(BIN)/pytest -q -o log_cli=true --log-cli-level=INFO tests/integration/test_kubernetes_kills.py \
-		tests/integration/test_kubernetes_speed.py tests/integration/test_kubernetes_collector.py
+		tests/integration/test_kubernetes_service.py tests/integration/test_kubernetes_speed.py \
+		tests/integration/test_kubernetes_collector.py
 
 # Compile kernels once before parallel runs, which would each compile them.
 warm: setup

@@ -186,10 +186,8 @@ def test_a_bad_record_on_every_topic_is_dead_lettered_and_stops_no_service(
     assert after == survived.restarts_before_poison
 
 
-_UNREAD: Final = frozenset(
-    {("hirl.model-promoted.v1", "soldier"), ("hirl.samples-signed.v1", "aggregator")}
-)
-"""Topics that a service may read and does not: not yet, or not without keys of agents."""
+_UNREAD: Final = frozenset({("hirl.samples-signed.v1", "aggregator")})
+"""Topics that a service may read and does not: the aggregator without keys of agents."""
 
 
 def test_preview_decides_and_writes_nothing(workplace: Path) -> None:

@@ -20,7 +20,7 @@ MINUTES ?= 60
 FUZZ_EXAMPLES ?= 20000
 
 .PHONY: help setup run test test-pure test-real test-real-aside test-train-aside warm lab-build lab checks train-env test-train train-forecaster test-lock-step test-containers test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
-	docs bench-sim bench-path validate hpa-golden clean
+	docs manifests bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,7 +73,7 @@ test-real-aside test-train-aside: %-aside: setup
 	@$(MAKE) $* > .hirl/$*.log 2>&1 || { cat .hirl/$*.log; exit 1; }
 	@cat .hirl/$*.log
 
-lab-build: setup ## build etcd and the Kubernetes API server into a cache (minutes the first time, then nothing)
+lab-build: setup ## build etcd, the Kubernetes API server and Helm into a cache (minutes the first time, then nothing)
 	@$(BIN)/hirl lab build
 
 lab: lab-build ## on a real API server: 1,000 changes under kills, 1,550 Deployments, 10,000 pods (minutes)
@@ -160,6 +160,9 @@ release-check: setup ## whether this commit can be released as the version in py
 format: setup ## fix and format the code
 	@$(BIN)/ruff check --fix --quiet
 	@$(BIN)/ruff format
+
+manifests: lab-build ## render the folders of infra/k8s from the chart
+	@$(BIN)/python -m services.lab.manifests
 
 docs: setup ## write the generated pages of docs/reference
 	@$(BIN)/python -m services.reference.pages

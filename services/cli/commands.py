@@ -314,7 +314,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "lab build": Command(
         "services.cli.system.lab:build",
-        "Build etcd and the API server from their Go modules, once, into a cache.",
+        "Build etcd, the API server and Helm from their Go modules, once, into a cache.",
     ),
     "lab up": Command(
         "services.cli.system.lab:up",

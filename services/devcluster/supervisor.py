@@ -40,7 +40,7 @@ STOP_S: Final = 15.0
 LAST_STOP_S: Final = 3.0
 """A service that stops last has no work left to finish."""
 _CHECK_S: Final = 0.2
-# Period and failures of the liveness probe of infra/k8s/base/pod.yaml.
+# Period and failures of the liveness probe of infra/k8s/chart.
 PROBE_S: Final = 10.0
 MOST_FAILURES: Final = 6
 """Failed probes in a row after which a service is stuck."""

@@ -1,4 +1,4 @@
-"""Builds Kubernetes' programs from their Go modules, once, into a cache.
+"""Builds Kubernetes' programs and Helm from their Go modules, once, into a cache.
 
 The key of the cache is a hash of what determines the programs: the module's files, the flags and
 the version of Go. Nothing is built where the key is there: even a warm link takes a minute.
@@ -16,9 +16,11 @@ from typing import Final
 from models.inputs.errors import InputError
 from services.devcluster.processes import Notify, locked, silent
 
-_MODULE: Final = Path(__file__).parents[2] / "infra" / "lab" / "controlplane"
+_MODULES: Final = Path(__file__).parents[2] / "infra" / "lab"
 """Part of a checkout, not of an installed package."""
+HELM: Final = "helm"
 _PACKAGES: Final = {
+    HELM: "helm.sh/helm/v3/cmd/helm",
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
@@ -26,7 +28,7 @@ _PACKAGES: Final = {
 }
 API_SERVER: Final = ("kube-apiserver", "etcd")
 """Enough for everything that talks to the API server and needs no controller."""
-EVERYTHING: Final = tuple(_PACKAGES)
+CONTROL_PLANE: Final = tuple(name for name in _PACKAGES if name != HELM)
 _POLL_S: Final = 1.0
 _LINE_S: Final = 30.0
 """Interval of progress lines."""
@@ -34,34 +36,44 @@ _LINE_S: Final = 30.0
 
 def missing(programs: Sequence[str] = API_SERVER) -> list[str]:
     """Programs that are not built yet."""
-    folder = cache()
-    return [name for name in programs if not (folder / name).is_file()]
+    return [name for name in programs if not (_cache(name) / name).is_file()]
 
 
 def folder_of(programs: Sequence[str] = API_SERVER) -> Path:
-    """The folder that has all of these programs; they are never built here."""
+    """The folder that has all of these programs of one module; they are never built here."""
     absent = missing(programs)
     if absent:
         raise InputError(f"{', '.join(absent)} is not built: run hirl lab build")
-    return cache()
+    return _cache(programs[0])
+
+
+def helm() -> Path:
+    """The program, which is never built here."""
+    return folder_of([HELM]) / HELM
 
 
 def build(programs: Sequence[str] = API_SERVER, notify: Notify = silent) -> Path:
-    """Build what is missing, one program after the other; return their folder."""
-    folder = cache()
-    with locked(folder):
-        for name in missing(programs):
-            notify(f"building {name}: minutes the first time, and never again ...")
-            began = time.monotonic()
-            _build(name, folder, notify)
-            notify(f"{name}: built in {time.monotonic() - began:.0f} s")
-    return folder
+    """Build what is missing, one program after the other; return the folder of the first."""
+    for name in missing(programs):
+        with locked(_cache(name)):
+            # Another process may have built it meanwhile.
+            if missing([name]):
+                notify(f"building {name}: minutes the first time, and never again ...")
+                began = time.monotonic()
+                _build(name, notify)
+                notify(f"{name}: built in {time.monotonic() - began:.0f} s")
+    return _cache(programs[0])
 
 
-def cache() -> Path:
-    """Folder of the programs that this checkout names."""
-    parts = [(_MODULE / name).read_bytes() for name in ("go.mod", "go.sum")]
-    parts += [" ".join(_flags()).encode(), _go_version().encode()]
+def _module(program: str) -> Path:
+    return _MODULES / (HELM if program == HELM else "controlplane")
+
+
+def _cache(program: str) -> Path:
+    """Folder of a program as this checkout names it."""
+    module = _module(program)
+    parts = [(module / name).read_bytes() for name in ("go.mod", "go.sum")]
+    parts += [" ".join(_flags(program)).encode(), _go_version().encode()]
     key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "hirl" / "lab" / key
@@ -69,12 +81,14 @@ def cache() -> Path:
 
 def kubernetes_version() -> str:
     """The version of Kubernetes that the module requires."""
-    lines = (_MODULE / "go.mod").read_text().splitlines()
+    lines = (_module("kube-apiserver") / "go.mod").read_text().splitlines()
     line = next(line for line in lines if "k8s.io/kubernetes v" in line)
     return line.partition("k8s.io/kubernetes ")[2].split()[0]
 
 
-def _flags() -> list[str]:
+def _flags(program: str) -> list[str]:
+    if program == HELM:
+        return ["-trimpath", "-ldflags", "-s -w"]
     # Without the version the API server calls itself v0.0.0, and refuses to emulate itself.
     major, minor, _ = kubernetes_version().removeprefix("v").split(".")
     version = "k8s.io/component-base/version.git"
@@ -84,8 +98,8 @@ def _flags() -> list[str]:
 
 
 def _go() -> str:
-    if not (_MODULE / "go.mod").is_file():
-        raise InputError(f"{_MODULE}: is missing; run hirl from a checkout of the repository")
+    if not _MODULES.is_dir():
+        raise InputError(f"{_MODULES}: is missing; run hirl from a checkout of the repository")
     found = shutil.which("go")
     if found is None:
         raise InputError("the lab builds Kubernetes with Go and none is installed: install Go 1.26")
@@ -97,13 +111,14 @@ def _go_version() -> str:
     return done.stdout.strip()
 
 
-def _build(name: str, folder: Path, notify: Notify) -> None:
+def _build(name: str, notify: Notify) -> None:
+    folder = _cache(name)
     draft, log = folder / f"{name}.draft", folder / f"{name}.log"
-    command = [_go(), "build", *_flags(), "-o", str(draft), _PACKAGES[name]]
+    command = [_go(), "build", *_flags(name), "-o", str(draft), _PACKAGES[name]]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly"}
     with log.open("wb") as output:
         child = subprocess.Popen(  # noqa: S603  (our own command line)
-            command, cwd=_MODULE, env=environment, stdout=output, stderr=subprocess.STDOUT
+            command, cwd=_module(name), env=environment, stdout=output, stderr=subprocess.STDOUT
         )
         try:
             _wait(child, name, notify)

@@ -107,7 +107,7 @@ def start(
         lab = read(home)
         if lab is not None and is_up(lab):
             return lab
-        programs = build.build(build.EVERYTHING if whole else build.API_SERVER, notify)
+        programs = build.build(build.CONTROL_PLANE if whole else build.API_SERVER, notify)
         if lab is not None:
             _stop(lab)
         lab = _plan(home.resolve(), programs)

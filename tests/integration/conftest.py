@@ -85,7 +85,7 @@ def _remove_leftovers() -> None:
 @pytest.fixture(scope="session")
 def start_kafka(workplace: Path, pytestconfig: pytest.Config) -> Iterator[Callable[..., Running]]:
     """Starts a cluster in a folder of the given name; all stop at the end of the session."""
-    _require("Kafka", provision.runtime)
+    require("Kafka", provision.runtime)
     homes: list[Path] = []
 
     def start(name: str, *, brokers: int = 1, secure: bool = False) -> Running:
@@ -127,7 +127,7 @@ def start_prometheus(
     workplace: Path, pytestconfig: pytest.Config
 ) -> Iterator[Callable[[str], prometheus_server.Server]]:
     """Starts a Prometheus with a configuration (the YAML text); stopped after the test."""
-    _require("Prometheus", prometheus_server.program)
+    require("Prometheus", prometheus_server.program)
     started: list[prometheus_server.Server] = []
 
     def start(config: str) -> prometheus_server.Server:
@@ -148,7 +148,7 @@ def start_prometheus(
 @pytest.fixture(scope="session")
 def lab(workplace: Path, pytestconfig: pytest.Config) -> Iterator[controlplane.Lab]:
     """A real API server with etcd. It is built by `make lab-build`, never within a test."""
-    _require("API server", build.folder_of)
+    require("API server", build.folder_of)
     home = workplace / "lab"
     started = controlplane.start(home)
     pytestconfig.stash[_STARTED].append(f"Kubernetes {started.version}, API server and etcd")
@@ -156,7 +156,7 @@ def lab(workplace: Path, pytestconfig: pytest.Config) -> Iterator[controlplane.L
     controlplane.stop(home)
 
 
-def _require(what: str, provide: Callable[[], object]) -> None:
+def require(what: str, provide: Callable[[], object]) -> None:
     """Skip the test if something is missing; fail in CI, where a skip would look like a pass."""
     try:
         provide()

@@ -44,13 +44,16 @@ def build(
     ] = False,
     json: JsonOption = None,
 ) -> None:
-    """Build etcd and the API server from their Go modules, once, into a cache."""
+    """Build etcd, the API server and Helm from their Go modules, once, into a cache."""
     console = plain_console()
-    names = programs.EVERYTHING if everything else programs.API_SERVER
+    names = programs.CONTROL_PLANE if everything else programs.API_SERVER
     folder = programs.build(names, notify=console.print)
     console.print(f"Kubernetes {programs.kubernetes_version()}: {', '.join(names)} in {folder}")
+    programs.build([programs.HELM], notify=console.print)
+    console.print(f"Helm: {programs.helm()}")
     if json:
-        write_json(json, {"folder": str(folder), "programs": list(names)})
+        found = {"folder": str(folder), "programs": list(names), "helm": str(programs.helm())}
+        write_json(json, found)
 
 
 @examples(

@@ -167,7 +167,7 @@ def test_every_object_is_in_the_namespace_and_labelled_as_part_of_hirl(folder: s
             assert named(found) == "hirl"
             enforced = found["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
             assert enforced == "restricted"
-        else:
+        elif found["kind"] != "PriorityClass":
             assert found["metadata"]["namespace"] == "hirl"
 
 
@@ -196,6 +196,20 @@ def test_services_by_domain_are_replaced_one_by_one_and_have_disruption_budgets(
         assert spec["replicas"] == 2
         assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     assert {named(one) for one in of_kind("base", "PodDisruptionBudget")} == BY_DOMAIN
+
+
+def test_pods_of_ours_go_first_and_apart() -> None:
+    (priority,) = of_kind("base", "PriorityClass")
+    assert priority["value"] > 0
+    for workload in of_kind("base", "Deployment"):
+        pod = pod_of(workload)
+        assert pod["priorityClassName"] == named(priority)
+        spread = pod.get("topologySpreadConstraints", [])
+        assert bool(spread) == (named(workload) in BY_DOMAIN)
+        for one in spread:
+            # A cluster of one node or one zone must still run them.
+            assert one["whenUnsatisfiable"] == "ScheduleAnyway"
+            assert one["labelSelector"]["matchLabels"] == {NAME: named(workload)}
 
 
 def test_scopes_are_those_of_the_handlers() -> None:

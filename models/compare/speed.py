@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from models.compare.catalogue import Match, enter
 from models.compare.hpa_worlds import HpaWorld, busy_world
+from models.compare.jobs import SEEDS_PER_JOB
 from models.compare.stages import describe, stage_seconds
 from models.forecaster.port import ticks_per_minute
 from models.sim.config.physics import SimCluster, with_apps
@@ -38,7 +39,8 @@ def measure_simulator(
 ) -> dict[str, Any]:
     """Figures of a calm day and of a busy hour, with the cost of each stage and other sizes.
 
-    Larger clusters run in fewer environments, so that environments x apps stays the same.
+    Larger clusters run in fewer environments, so that environments x apps stays the same; the same
+    cluster runs in fewer as well, as comparisons do it.
     """
     calm = calm_world(cluster, apps, envs)
     rates = measure(calm, ticks)
@@ -47,13 +49,12 @@ def measure_simulator(
     peak = peak_rss_mb()
     stages = _stages(HpaWorld(calm_world(cluster, apps, envs)), min(ticks, _STAGED_TICKS))
     by_apps = []
-    for size in SIZES:
-        fewer = max(1, min(envs, envs * apps // size))
-        same = size == apps
-        rate = statistics.median(
-            rates if same else measure(calm_world(cluster, size, fewer), ticks)
-        )
-        by_apps.append({"apps": size, "envs": fewer, "env_ticks_per_s": float(rate)})
+    sizes = [(size, max(1, min(envs, envs * apps // size))) for size in SIZES]
+    for size, fewer in [(apps, min(envs, SEEDS_PER_JOB)), *sizes]:
+        same = (size, fewer) == (apps, envs)
+        found = rates if same else measure(calm_world(cluster, size, fewer), ticks)
+        rate = float(statistics.median(found))
+        by_apps.append({"apps": size, "envs": fewer, "env_ticks_per_s": rate})
     return {
         "envs": envs,
         "apps": apps,

@@ -48,8 +48,9 @@ def sim(
 
     Headline, stages and sizes are of a calm day with its deploys, crashes, drains and reclaims.
     Beside them is an hour with an event of every kind, stampede and zone loss included. Larger
-    clusters run in fewer environments, so that memory stays the same. The first run compiles the
-    kernels, which takes minutes.
+    clusters run in fewer environments, so that memory stays the same, and the cluster itself also
+    in as many as a job of a comparison has, of which the cache holds more. The first run compiles
+    the kernels, which takes minutes.
     """
     console = Console()
 

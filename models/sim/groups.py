@@ -14,7 +14,6 @@ from models.sim.state import (
     BOUND,
     LEAVING_RING,
     NEWEST,
-    NODE_BLOCK,
     NODE_LOST,
     NONE,
     OLDEST,
@@ -153,7 +152,6 @@ def _leave(st: State, e: int, app: int, node: int, pool: int, count: int) -> Non
     # A lost node has no room to give back.
     if st.node[e, node].state != NODE_LOST:
         slot = st.env[e].tick % LEAVING_RING
-        st.leaving_in[e, slot, node // NODE_BLOCK] = 1
         st.leaving[e, slot, ROOM_PODS, node] += count
         st.leaving[e, slot, ROOM_CPU, node] += count * st.status[e, rows.CPU_REQUEST, app]
         st.leaving[e, slot, ROOM_MEMORY, node] += count * st.status[e, rows.MEMORY_REQUEST, app]
@@ -163,13 +161,8 @@ def _leave(st: State, e: int, app: int, node: int, pool: int, count: int) -> Non
 def free_room(st: State, e: int, grace_ticks: int) -> None:
     """Give back the room of pods whose grace period is over."""
     slot = (st.env[e].tick - grace_ticks) % LEAVING_RING
-    for block in range(st.leaving_in.shape[2]):
-        if st.leaving_in[e, slot, block] == 0:
-            continue
-        st.leaving_in[e, slot, block] = 0
-        nodes = slice(block * NODE_BLOCK, (block + 1) * NODE_BLOCK)
-        for kind in range(st.room.shape[1]):
-            _move_row(st.leaving[e, slot, kind, nodes], st.room[e, kind, nodes])
+    for kind in range(st.room.shape[1]):
+        _move_row(st.leaving[e, slot, kind], st.room[e, kind])
 
 
 @kernel

@@ -88,12 +88,9 @@ def finish_boots(st: State, e: int, rules: ClusterRules) -> None:
     """Make the nodes ready whose boot is over."""
     if st.env[e].booting == 0:
         return
-    for pool in range(rules.pools.size):
-        if st.pool[e, pool].booting == 0:
-            continue
-        for node in range(rules.pools[pool].first, rules.pools[pool].end):
-            if st.node[e, node].state == NODE_BOOTING and st.node[e, node].ready <= st.env[e].tick:
-                make_ready(st, e, node, rules)
+    for node in range(st.node.shape[1]):
+        if st.node[e, node].state == NODE_BOOTING and st.node[e, node].ready <= st.env[e].tick:
+            make_ready(st, e, node, rules)
 
 
 @kernel

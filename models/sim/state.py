@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, FLOAT, I8, I32, INT, LONG, Records, record_type
+from models.cluster.arrays import F32, FLOAT, I32, INT, LONG, Records, record_type
 from models.cluster.description import MARKETS
 from models.sim.apps import Apps
 from models.sim.config.physics import (
@@ -31,8 +31,6 @@ RESTART_RING: Final = LONGEST_RESTART_TICKS + LONGEST_BACK_OFF_TICKS + 1
 """Ticks ahead in which a container may be back."""
 LEAVING_RING: Final = LONGEST_GRACE_TICKS + 1
 """Ticks for which the room of stopping pods is kept apart."""
-NODE_BLOCK: Final = 16
-"""Neighbouring nodes whose rows share a cache line."""
 SAMPLE_RING: Final = LONGEST_WINDOW_TICKS + 2
 """Ticks of measurements that are kept, so that pipelines of different lag can look back. A power of
 two, so that the remainder of an unsigned index is a mask."""
@@ -180,8 +178,6 @@ class State(NamedTuple):
     fits."""
     leaving: I32
     """[E, LEAVING_RING, ROOMS, N] room of pods that are stopping, by the tick they were told to."""
-    leaving_in: I8
-    """[E, LEAVING_RING, blocks of N] 1 where `leaving` may have room: few blocks have any."""
     underused_since: I32
     """[E, N] tick since which a ready node is under-used, NONE when it is not."""
     pool: Records
@@ -216,7 +212,6 @@ def empty_state(seeds: list[int], apps: Apps, layout: Layout) -> State:
         node=np.zeros((e, layout.nodes), NODE),
         room=np.full((e, ROOMS, layout.nodes), NONE, np.int32),
         leaving=np.zeros((e, LEAVING_RING, ROOMS, layout.nodes), np.int32),
-        leaving_in=np.zeros((e, LEAVING_RING, -(-layout.nodes // NODE_BLOCK)), np.int8),
         underused_since=np.full((e, layout.nodes), NONE, np.int32),
         pool=np.zeros((e, layout.pools), POOL),
         pool_market=np.zeros((e, layout.pools, len(MARKETS)), np.int32),

@@ -26,6 +26,13 @@ class RolloutRules(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(ge=0, le=1)] | None,
         about("Share by which a candidate's cost may exceed the incumbent's over a stage."),
     ] = None
+    drift_minutes: Annotated[
+        Decisions | None, about("Window over which features are compared with training.", "minutes")
+    ] = None
+    most_drift: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        about("Distance of a feature from training at which a policy is taken back."),
+    ] = None
     lock_ticks: Annotated[
         Annotated[int, Meta(ge=0, le=100_000)] | None,
         about("Ticks after a rollback in which nothing is begun."),

@@ -27,3 +27,11 @@ class TransitionRecorded(TickEvent, frozen=True, kw_only=True):
             "otherwise. Empty where no promoted policy took part."
         ),
     ] = {}
+    drift: Annotated[
+        dict[str, float],
+        about(
+            "How far each feature of a promoted policy is from its training, beyond the distance "
+            "of any run of training, over the last window; 0: no drift. Empty where none is "
+            "watched, or not for a whole window."
+        ),
+    ] = {}

@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from models.policies import contract, packing
 from models.policies.artefact import CARD, NETWORK, Card
+from models.policies.features import feature_names
+from models.registry import drift
 from models.registry.contract import POLICY_OUTPUTS
 from models.registry.keys import Trust, key_id, sign
 from models.registry.load import Artefact, Samples, verified, write_samples
@@ -204,11 +206,14 @@ def _spoiled(bad: str, source: str, value: str, result: str) -> tuple[list[Any],
 
 
 def commander_files(
-    network: bytes, key: Ed25519PrivateKey | None = KEY, **changes: Any
+    network: bytes,
+    key: Ed25519PrivateKey | None = KEY,
+    extra: Mapping[str, bytes] = {},
+    **changes: Any,
 ) -> dict[str, bytes]:
     """An artefact of a Commander's network, without samples."""
     manifest = msgspec.structs.replace(packing.manifest_of("commander-policy", network), **changes)
-    return files_of(network, manifest, key)
+    return files_of(network, manifest, key, extra)
 
 
 def soldier_network(need: float = 1.0, bad: str = "", slope: float = 0.0) -> bytes:
@@ -238,11 +243,20 @@ def soldier_network(need: float = 1.0, bad: str = "", slope: float = 0.0) -> byt
 
 
 def soldier_files(
-    network: bytes, key: Ed25519PrivateKey | None = KEY, **changes: Any
+    network: bytes,
+    key: Ed25519PrivateKey | None = KEY,
+    extra: Mapping[str, bytes] = {},
+    **changes: Any,
 ) -> dict[str, bytes]:
     """An artefact of a Soldiers' network, without samples."""
     manifest = msgspec.structs.replace(packing.manifest_of("soldier-policy", network), **changes)
-    return files_of(network, manifest, key)
+    return files_of(network, manifest, key, extra)
+
+
+def features(kind: Kind, *, spread: float) -> dict[str, bytes]:
+    """Features of a training in which all of them were near 4.5; runs differed by `spread`."""
+    far = drift.Distribution(values=[4.4, 4.5, 4.6], shares=[0.0, 0.5, 1.0], spread=spread)
+    return {drift.FEATURES: drift.write_features(dict.fromkeys(feature_names(kind), far))}
 
 
 def trained_folder(folder: Path, family: str, network: bytes) -> Path:

@@ -75,10 +75,15 @@ OUTPUTS: Final = (
 """A factor of 1 and a weight of 0 are the heuristic."""
 
 APP_COLUMNS: Final = (
-    *APP.names, "surge", "p0", "p1", "p2", "p3", "urgency", "headroom", "growth", "domain_trend",
-    "tier",
+    *APP.names, "surge", "p0", "p1", "p2", "p3", "urgency", "budget_headroom", "growth",
+    "domain_trend", "tier",
 )  # fmt: skip
 """Of the Soldiers' input `app`: the app's features, then what `inputs.py` adds."""
 NEED_SPAN: Final = 1.5
 SOLDIER_INPUTS: Final = (Tensor("app", ("rows", len(APP_COLUMNS)), "normalised", -5.0, 5.0),)
 SOLDIER_OUTPUTS: Final = (_factor("need", ("rows", 1), "the pods that an app needs", NEED_SPAN),)
+
+COLUMNS: Final = {
+    "domain": DOMAIN_COLUMNS, "pool": POOL_COLUMNS, "cluster": CLUSTER_COLUMNS, "app": APP_COLUMNS
+}  # fmt: skip
+"""Names of the columns of the inputs that have some."""

@@ -14,6 +14,7 @@ import msgspec
 from models.inputs.errors import InputError
 from models.policies import contract
 from models.policies.artefact import CARD, COMMANDER, NETWORK, SOLDIER, Card
+from models.registry.drift import FEATURES
 from models.registry.manifest import (
     MANIFEST,
     MODEL,
@@ -41,17 +42,11 @@ _PORTS: Final[Mapping[Kind, tuple[Any, Any]]] = {
 def features_sha256(kind: Kind) -> str:
     """The digest of what this release encodes for a policy."""
     inputs, _ = _PORTS[kind]
-    columns = {
-        "domain": contract.DOMAIN_COLUMNS,
-        "pool": contract.POOL_COLUMNS,
-        "cluster": contract.CLUSTER_COLUMNS,
-        "app": contract.APP_COLUMNS,
-    }
     return digest_of(
         {
             "contract": contract.VERSION,
             "inputs": [(port.name, port.shape, port.unit) for port in inputs],
-            "columns": [columns.get(port.name, ()) for port in inputs],
+            "columns": [contract.COLUMNS.get(port.name, ()) for port in inputs],
         }
     )
 
@@ -79,12 +74,13 @@ def packed(files: Mapping[str, bytes], where: str) -> dict[str, bytes]:
         )
     manifest = manifest_of(kind, network, card)
     content = {MODEL: network, CARD: files[CARD], SAMPLES: files[SAMPLES]}
+    content |= {FEATURES: files[FEATURES]} if FEATURES in files else {}
     return {**content, MANIFEST: canonical(sealed(manifest, content))}
 
 
 def version_in(folder: Path) -> str:
     """The version that a trained policy gets when it is packed."""
-    files = packed(read_folder(folder, (NETWORK, CARD, SAMPLES)), str(folder))
+    files = packed(read_folder(folder, (NETWORK, CARD, SAMPLES, FEATURES)), str(folder))
     return read_manifest(files[MANIFEST], str(folder)).version
 
 

@@ -30,13 +30,6 @@ class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     epsilon: float
 
 
-class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Values of one input in training and in recorded frames."""
-
-    training: list[float]
-    serving: list[float]
-
-
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What was measured; None where nothing was."""
 
@@ -51,7 +44,9 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Largest difference between the outputs here and those of the network it was exported from."""
     states: int = 0
     """Number of states it was measured on."""
-    features: dict[str, Feature] | None = None
+    drift: dict[str, float] | None = None
+    """How far each feature of recorded frames is from training, beyond any run of training
+    (`models.registry.drift`, as services watch it)."""
     objective: Runs | None = None
     """J."""
     equal_cost: Runs | None = None

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from models.registry.drift import farthest
 from models.registry.evidence import Evidence, Runs
 from models.registry.manifest import Manifest
 from models.registry.parity import PARITY
@@ -29,7 +30,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     parity: float = PARITY
     """Largest difference between the network and its export."""
     drift: float = 0.05
-    """Largest Kolmogorov-Smirnov distance of a feature between training and serving."""
+    """Largest Kolmogorov-Smirnov distance of a feature between training and recorded frames, beyond
+    the distance of any run of training."""
     p0_share: float = 0.05
     """By how much of the incumbent's P0 violation minutes a scenario may be worse, at most, with
     97.5 % confidence: without any room, no model that is equal could pass in every scenario."""
@@ -178,19 +180,14 @@ def world_matches(manifest: Manifest, evidence: Evidence) -> Check:
 
 
 def drift(evidence: Evidence, limits: Limits) -> Check:
-    """The features that services see are distributed as in training."""
+    """The features of recorded frames are distributed as in an hour of training."""
     allowed = f"at most {limits.drift:g}"
-    if not evidence.features:
-        return _unknown("drift", allowed, "features of recorded frames beside those of training")
-    distances = {
-        name: ks_distance(np.array(one.training), np.array(one.serving))
-        for name, one in evidence.features.items()
-    }
-    name = max(distances, key=lambda one: distances[one])
-    worst = distances[name]
+    if not evidence.drift:
+        return _unknown("drift", allowed, "recorded frames, and an artefact with features.json")
+    name = farthest(evidence.drift)
     return _check(
-        "drift", worst <= limits.drift, f"{worst:.3f} of {name}", allowed,
-        f"train it on frames like the recorded ones: {name} is another now",
+        "drift", evidence.drift[name] <= limits.drift, f"{evidence.drift[name]:.3f} of {name}",
+        allowed, f"train it on frames like the recorded ones: {name} is another now",
     )  # fmt: skip
 
 
@@ -304,17 +301,6 @@ def decision_time(evidence: Evidence, limits: Limits) -> Check:
         "decision time", evidence.decision_ms <= limits.decision_ms,
         f"{evidence.decision_ms:.2f} ms p99", allowed, "a smaller network",
     )  # fmt: skip
-
-
-def ks_distance(one: F64, other: F64) -> float:
-    """The largest distance between two empirical distributions; 1 where one has no numbers."""
-    one, other = (np.sort(values[np.isfinite(values)]) for values in (one, other))
-    if not one.size or not other.size:
-        return 1.0
-    every = np.concatenate([one, other])
-    shares = (np.searchsorted(v, every, side="right") / v.size for v in (one, other))
-    first, second = shares
-    return float(np.abs(first - second).max())
 
 
 def _check(name: str, passed: bool, found: str, allowed: str, remedy: str) -> Check:

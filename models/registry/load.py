@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from models.inputs.errors import InputError
 from models.registry.contract import check_contract
+from models.registry.drift import FEATURES, Distribution, read_features
 from models.registry.keys import Trust, check_signature
 from models.registry.manifest import (
     MANIFEST,
@@ -55,6 +56,8 @@ class Artefact(NamedTuple):
     """Id of the key, `pinned`, or `nobody` where that was allowed."""
     files: Mapping[str, bytes]
     """All of them, the manifest and the signature included."""
+    features: Mapping[str, Distribution] | None = None
+    """Distributions of its features in training."""
 
     @property
     def states(self) -> int:
@@ -104,7 +107,8 @@ def verified(files: Mapping[str, bytes], trust: Trust, where: str) -> Artefact:
 
     check_graph(files[MODEL], manifest.inputs, manifest.outputs, f"{where}: {MODEL}")
     samples = read_samples(files[SAMPLES], manifest, where) if SAMPLES in files else None
-    return Artefact(manifest, files[MODEL], samples, signed_by, files)
+    features = read_features(files[FEATURES], where) if FEATURES in files else None
+    return Artefact(manifest, files[MODEL], samples, signed_by, files, features)
 
 
 def _check_files(files: Mapping[str, bytes], where: str) -> None:

@@ -57,6 +57,11 @@ class Rules:
     """Of the domains, by stage of the canary."""
     most_worse: float = 0.02
     """Share by which the candidate's cost may exceed the incumbent's over a stage."""
+    drift_minutes: int = 60
+    """Window over which features are compared with those of training."""
+    most_drift: float = 0.6
+    """Distance from training, beyond that of any run of training, at which a policy is taken back.
+    Hours of load that training had no like of are up to 0.43 away."""
     lock_ticks: int = 180
     """Time after a rollback in which nothing else is promoted."""
     retry_ticks: int = 60

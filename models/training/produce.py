@@ -10,6 +10,7 @@ from models.compare.families import HEURISTIC, family_of
 from models.compare.provenance import family_code, physics_hash
 from models.policies.artefact import CARD, NETWORK, Card, identity
 from models.policies.contract import VERSION
+from models.registry.drift import FEATURES, write_features
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 from models.training import ppo
@@ -19,6 +20,7 @@ from models.training.curves import write_page
 from models.training.export import export
 from models.training.ppo import Trainer
 from models.training.rollouts import Track
+from models.training.seen import distributions
 from models.training.worlds import training_scenarios
 
 _STATE: Final = "state.pt"
@@ -50,15 +52,18 @@ def produce(order: Order, watch: Watch, clock: Clock) -> Card:
     checkpoint = order.checkpoints / _STATE
     trainer = Trainer(args, checkpoint)
     resumed = bool(trainer.curve)
+    tracks = tracks_of(args, args.world_seeds, watch)
     if len(trainer.curve) < args.iterations:
-        tracks = tracks_of(args, args.world_seeds, watch)
         judges = tracks_of(args, args.judge_seeds, watch)
         if not resumed:
             clone(trainer.agent, tracks)
         trainer.learn(tracks, judges, watch)
     order.folder.mkdir(parents=True, exist_ok=True)
     trainer.agent.policy.load_state_dict(trainer.best)
-    parity = export(args.agent, trainer.agent.exported, order.folder / NETWORK)
+    network = order.folder / NETWORK
+    parity = export(args.agent, trainer.agent.exported, network)
+    seen = distributions(args.agent, network, tracks)
+    (order.folder / FEATURES).write_bytes(write_features(seen))
     card = _card(order, trainer, parity, (clock() - began) / 60, resumed=resumed)
     text = msgspec.json.format(msgspec.json.encode(card))
     (order.folder / CARD).write_bytes(text + b"\n")

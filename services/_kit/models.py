@@ -190,10 +190,19 @@ class RolloutMetrics:
             for name, about in _BESIDE.items()
         }
 
+        self._drift = Gauge(
+            "hirl_model_drift_ratio",
+            "Distance of a policy's feature from its training, beyond that of any run of training",
+            ["agent", "feature"],
+            registry=telemetry.registry,
+        )
+        self._drifting: dict[str, set[str]] = {}
+
     def __call__(self, event: Event) -> None:
         """Record a step, or what a policy did beside the heuristic."""
         if isinstance(event, TransitionRecorded):
             self._record(event.agent, event.counterfactual)
+            self._record_drift(event.agent, event.drift)
         if not isinstance(event, ModelJudged):
             return
         labels, evidence = (event.model, event.scope), event.evidence
@@ -212,3 +221,11 @@ class RolloutMetrics:
         ratio = cost[0] / cost[1] if cost[1] > 0 else 1.0
         self._beside["cost_ratio"].labels(agent).set(ratio)
         self._beside["differs_ratio"].labels(agent).set(beside.get("differs", 0.0))
+
+    def _record_drift(self, agent: str, drift: Mapping[str, float]) -> None:
+        # As above: what is no longer watched is no longer shown.
+        for feature in self._drifting.get(agent, set()) - drift.keys():
+            self._drift.remove(agent, feature)
+        for feature, value in drift.items():
+            self._drift.labels(agent, feature).set(value)
+        self._drifting[agent] = {*drift}

@@ -4,7 +4,8 @@ Nothing that a policy answers reaches a decision unless all of it is within the 
 contract. Otherwise the incumbent has advised already, or the heuristic decides alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,8 +21,10 @@ from models.forecaster.port import Forecast
 from models.inputs.errors import InputError
 from models.policies.advisers import CommanderPolicy
 from models.policies.contract import OUTPUTS, Tensor
-from models.policies.inputs import CommanderInputs
+from models.policies.features import commander_features, reference_of
+from models.policies.inputs import CommanderInputs, commander_inputs
 from models.policies.outputs import Answer
+from models.registry.drift import Reference, Seen
 from models.registry.load import Artefact
 from models.registry.rollout import Sample
 from services._kit.answering import timed
@@ -52,6 +55,8 @@ class Policy(NamedTuple):
     """What decisions carry."""
     ask: Ask
     """Raises if its answer cannot be used."""
+    reference: Reference | None = None
+    """Its features in training, if they were recorded."""
 
 
 class Advice(NamedTuple):
@@ -68,6 +73,8 @@ class Advice(NamedTuple):
     """Why the candidate's answer cannot be used."""
     problem: str
     """Why the incumbent's cannot."""
+    drift: Mapping[str, float] = MappingProxyType({})
+    """Of the features of the newest policy."""
 
 
 def open_policy(artefact: Artefact, inventory: Inventory) -> Policy:
@@ -78,12 +85,12 @@ def open_policy(artefact: Artefact, inventory: Inventory) -> Policy:
 
     if artefact.manifest.features_sha256 != features_sha256(artefact.manifest.kind):
         raise InputError(f"{artefact.name}: was trained on other features; train it again")
-    session = open_session(artefact)
+    reference, session = reference_of(artefact), open_session(artefact)
 
     def network(inputs: CommanderInputs, /) -> Answer:
         return session.run(inputs._asdict())
 
-    return Policy(artefact.name, CommanderPolicy(inventory, network))
+    return Policy(artefact.name, CommanderPolicy(inventory, network), reference)
 
 
 def advise(
@@ -136,6 +143,17 @@ def beside_heuristic(
         "heuristic_cost": _cost(heuristic, report, inventory),
         "differs": _differs(heuristic, decision),
     }
+
+
+def watched(
+    deciding: Deciding[Policy], asked: Asked, inventory: Inventory, seen: Seen, minutes: int
+) -> tuple[Seen, Mapping[str, float]]:
+    """Compare what the newest policy sees with its training, over the last minutes."""
+    policy = deciding.candidate or deciding.incumbent
+    if policy is None or policy.reference is None:
+        return seen, {}
+    values = commander_features(commander_inputs(*asked, inventory))
+    return policy.reference.watch(seen, values, minutes)
 
 
 def over_cap(spend_per_hour: Sequence[float], cap: float) -> str:

@@ -20,6 +20,7 @@ from models.control.residual import Residual
 from models.features.pools import PoolReadings
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, ticks_per_minute
 from models.registry.burn import A_PART
+from models.registry.drift import problem as drift_problem
 from models.registry.rollout import Rollout, Rules
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
@@ -51,6 +52,7 @@ from services.commander.advice import (
     beside_heuristic,
     over_cap,
     sample_of,
+    watched,
     with_policy,
 )
 from services.commander.metrics import IMPLAUSIBLE
@@ -245,7 +247,7 @@ class CommanderHandler(Handler[CommanderState]):
         state = replace(state, spend_per_hour=spend_per_hour)
         state, advice, judged = self._advised(asked, decide, cause, state, clock)
         decision = decide(None if advice is None else advice.residual)
-        beside = dict[str, float]()
+        beside, drift = dict[str, float](), {} if advice is None else dict(advice.drift)
         if advice is not None and any(advice.names):
             beside = beside_heuristic(decision, decide(None), report, self._inventory)
         # Every domain takes part in the decision, so that shares sum to 1. Only those that report
@@ -270,7 +272,7 @@ class CommanderHandler(Handler[CommanderState]):
             *(self._requested(index, tick, cause, decision) for index in range(len(self._pools))),
         ]
         snapshot = snapshot_of(
-            tick, self._domains, report, decision, state.pools, spent, cap, beside
+            tick, self._domains, report, decision, state.pools, spent, cap, beside, drift
         )
         if state.snapshot is not None:
             events.append(transition(state.snapshot, snapshot, self._weights, cause, POLICY))
@@ -289,18 +291,20 @@ class CommanderHandler(Handler[CommanderState]):
         if deciding.incumbent is None and deciding.candidate is None:
             return state, None, []
         advice, sample = advise(deciding, asked, clock.now, self._most_policy_s), None
+        rules = self._follower.rules
+        seen, drift = watched(deciding, asked, self._inventory, state.seen, rules.drift_minutes)
+        state, advice = replace(state, seen=seen), advice._replace(drift=drift)
         spending = over_cap(state.spend_per_hour, self._inventory.spend_cap_per_hour)
-        problem = advice.problem
+        drifted, problem = drift_problem(drift, rules.most_drift), advice.problem
         if deciding.candidate is not None:
             sample = sample_of(advice, decide, asked[2], self._inventory)
             at_risk = asked[2].at_risk[0] / np.maximum(asked[2].apps[0], 1.0)
             risk = {"ids": self._domains, "risk": at_risk.tolist(), "chance": A_PART}
-            sample = sample._replace(**risk)
             # Nothing of it was applied in shadow, so it has spent nothing.
-            if spending and deciding.applied.any():
-                sample = sample._replace(fault=sample.fault or spending)
+            spending = spending if deciding.applied.any() else ""
+            sample = sample._replace(**risk, fault=sample.fault or drifted or spending)
         elif deciding.incumbent is not None:
-            problem = problem or spending
+            problem = problem or drifted or spending
         tick, time = int(asked[0][0]), cause.time
         rollout, judged = self._follower.judge(state.rollout, sample, problem, tick, time)
         return replace(state, rollout=rollout), advice, judged

@@ -27,6 +27,8 @@ class CommanderSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Ready, booting and requested: all that is paid for."""
     at_risk: list[int]
     """Apps at risk, by domain."""
+    drift: dict[str, float] = {}
+    """Of a policy's features; empty where none is watched."""
     counterfactual: dict[str, float] = {}
     """The action beside the heuristic's own; empty without a policy."""
 
@@ -40,6 +42,7 @@ def snapshot_of(
     spend_per_hour: float,
     spend_cap_per_hour: float,
     counterfactual: dict[str, float],
+    drift: dict[str, float],
 ) -> CommanderSnapshot:
     """State: reports of the domains, and pools. Action: what was granted."""
     budget = decision.directive.budget
@@ -60,6 +63,7 @@ def snapshot_of(
         nodes=sum(pool.ready + pool.booting + pool.requested for pool in pools.values()),
         at_risk=[int(count) for count in report.at_risk[0]],
         counterfactual=counterfactual,
+        drift=drift,
     )
 
 
@@ -91,4 +95,5 @@ def transition(
         next_state=after.state,
         policy=policy,
         counterfactual=before.counterfactual,
+        drift=before.drift,
     )

@@ -4,7 +4,8 @@ Nothing that a policy answers reaches a plan unless all of it is within the rang
 Otherwise the incumbent has advised already, or the heuristic decides alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from models.control.report import BEARABLE
 from models.features.table import APP, RISKY_ERRORS, RISKY_HEADROOM, RISKY_SATURATION
 from models.inputs.errors import InputError
 from models.policies.advisers import SoldierNetwork, in_blocks
+from models.policies.features import reference_of, soldier_features
+from models.registry.drift import Reference, Seen
 from models.registry.load import Artefact
 from models.registry.rollout import Sample
 from services._kit.answering import timed
@@ -35,6 +38,8 @@ class Policy(NamedTuple):
     """What plans carry."""
     network: SoldierNetwork
     """Raises if its answer cannot be used."""
+    reference: Reference | None = None
+    """Its features in training, if they were recorded."""
 
 
 class Advice(NamedTuple):
@@ -52,6 +57,8 @@ class Advice(NamedTuple):
     """Why the candidate's answer cannot be used."""
     problem: str
     """Why the incumbent's cannot."""
+    drift: Mapping[str, float] = MappingProxyType({})
+    """Of the features of the newest policy; empty but in the first tick of a minute."""
 
 
 def open_policy(artefact: Artefact) -> Policy:
@@ -62,12 +69,12 @@ def open_policy(artefact: Artefact) -> Policy:
 
     if artefact.manifest.features_sha256 != features_sha256(artefact.manifest.kind):
         raise InputError(f"{artefact.name}: was trained on other features; train it again")
-    session = open_session(artefact)
+    reference, session = reference_of(artefact), open_session(artefact)
 
     def network(inputs: F32, /) -> F32:
         return in_blocks(lambda block: session.run({"app": block})["need"], inputs)
 
-    return Policy(artefact.name, network)
+    return Policy(artefact.name, network, reference)
 
 
 def advise(
@@ -119,6 +126,16 @@ def _answer(
     except Exception as error:  # noqa: BLE001  whatever went wrong, somebody else decides
         return None, f"{policy.name}: {' '.join(str(error).split())[:200] or type(error).__name__}"
     return (None, f"{policy.name}: {slow}") if slow else (found, "")
+
+
+def watched(
+    deciding: Deciding[Policy], inputs: Callable[[], F32], seen: Seen, minutes: int
+) -> tuple[Seen, Mapping[str, float]]:
+    """Compare what the newest policy sees with its training, over the last minutes."""
+    policy = deciding.candidate or deciding.incumbent
+    if policy is None or policy.reference is None:
+        return seen, {}
+    return policy.reference.watch(seen, soldier_features(inputs()), minutes)
 
 
 def sample_of(

@@ -24,6 +24,8 @@ from models.control.soldiers import Soldiers, SoldiersState
 from models.features.table import APP
 from models.forecaster.port import ticks_per_minute
 from models.policies.advisers import SoldierPolicy
+from models.policies.inputs import soldier_inputs
+from models.registry.drift import problem as drift_problem
 from models.registry.rollout import Rules
 from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
@@ -61,6 +63,7 @@ from services.soldier.advice import (
     at_risk,
     beside_heuristic,
     sample_of,
+    watched,
 )
 from services.soldier.state import SoldierState
 from services.soldier.transition import snapshot_of, transition
@@ -307,11 +310,13 @@ class SoldierHandler(Handler[SoldierState]):
 
         judged, factor, versions = list[Event](), None, versions_at(level)
         begins, beside = frame.tick % self._per_minute == 0, dict[str, float]()
+        drift = dict[str, float]()
         # A domain that the breaker has set back to the heuristic gets no advice.
         if level == Level.POLICY and state.rollout.needed():
             asked = (status, signals, directive)
             state, advice, judged = self._advised(frame, asked, imagined, state, clock)
             factor, versions = advice.factor, versions | advice.versions
+            drift = dict(advice.drift)
             if begins and advice.versions:
                 ours, weight = imagined(factor), self._weights[frame.domain]
                 beside = beside_heuristic(ours, imagined(None), status, signals.load, weight)
@@ -321,7 +326,7 @@ class SoldierHandler(Handler[SoldierState]):
         state = _closed(frame.tick, replace(state, names=names, memory=memory))
         if not begins:
             return state, [*judged, planned]
-        last, now = state.snapshot, snapshot_of(planned, frame, beside)
+        last, now = state.snapshot, snapshot_of(planned, frame, beside, drift)
         recorded = [] if last is None else [transition(last, now, planned)]
         return replace(state, snapshot=now), [*judged, planned, *recorded]
 
@@ -342,14 +347,20 @@ class SoldierHandler(Handler[SoldierState]):
 
         deciding = follower.deciding(state.rollout, names)
         advice, sample = advise(deciding, ask, clock.now, self._most_policy_s), None
+        rules, drifted = follower.rules, ""
+        if frame.tick % self._per_minute == 0:
+            seen, drift = watched(
+                deciding, lambda: soldier_inputs(*asked, inventory), state.seen, rules.drift_minutes
+            )
+            state, advice = replace(state, seen=seen), advice._replace(drift=drift)
+            drifted = drift_problem(drift, rules.most_drift)
         if deciding.candidate is not None:
             weight = self._weights[frame.domain]
             sample = sample_of(advice, plan, status, signals.load, weight)
             risk = at_risk(signals.features)[0].tolist()
-            sample = sample._replace(ids=names, risk=risk)
-        rollout, judged = follower.judge(
-            state.rollout, sample, advice.problem, frame.tick, frame.time
-        )
+            sample = sample._replace(ids=names, risk=risk, fault=sample.fault or drifted)
+        problem = advice.problem or (drifted if deciding.candidate is None else "")
+        rollout, judged = follower.judge(state.rollout, sample, problem, frame.tick, frame.time)
         return replace(state, rollout=rollout), advice, list[Event](judged)
 
     def _memory(self, names: tuple[str, ...], status: I32, state: SoldierState) -> SoldiersState:

@@ -19,12 +19,17 @@ class SoldierSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     tick: int
     state: dict[str, float]
     action: dict[str, float]
+    drift: dict[str, float] = {}
+    """Of a policy's features; empty where none is watched."""
     counterfactual: dict[str, float] = {}
     """The plan beside the heuristic's own; empty without a policy."""
 
 
 def snapshot_of(
-    planned: ScalePlanned, frame: DomainObserved, counterfactual: dict[str, float]
+    planned: ScalePlanned,
+    frame: DomainObserved,
+    counterfactual: dict[str, float],
+    drift: dict[str, float],
 ) -> SoldierSnapshot:
     """State: sums and aggregates of the domain. Action: pods planned more and less."""
     sums = planned.sums
@@ -44,6 +49,7 @@ def snapshot_of(
             "pods_less": float(-sum(step for step in change if step < 0)),
         },
         counterfactual=counterfactual,
+        drift=drift,
     )
 
 
@@ -70,4 +76,5 @@ def transition(
         next_state=after.state,
         policy=planned.policy,
         counterfactual=before.counterfactual,
+        drift=before.drift,
     )

@@ -156,9 +156,10 @@ def _files(folder: Path) -> Mapping[str, bytes]:
     """The files of an artefact; a policy as training writes it gets its manifest here."""
     from models.policies import packing  # noqa: PLC0415  loads onnxruntime
     from models.policies.artefact import CARD, NETWORK  # noqa: PLC0415  as above
+    from models.registry.drift import FEATURES  # noqa: PLC0415  loads numpy
 
     # Training also leaves pages with curves there.
-    trained = read_folder(folder, (NETWORK, CARD, SAMPLES, MANIFEST))
+    trained = read_folder(folder, (NETWORK, CARD, SAMPLES, FEATURES, MANIFEST))
     if packing.is_trained(trained):
         return packing.packed(trained, str(folder))
     return read_folder(folder)

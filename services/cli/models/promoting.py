@@ -180,6 +180,14 @@ def rules(
             help="Share by which a candidate may cost more over a stage.",
         ),
     ] = None,
+    drift_minutes: Annotated[
+        int | None,
+        typer.Option("--drift-minutes", min=1, max=10_000, help="Window of features."),
+    ] = None,
+    most_drift: Annotated[
+        float | None,
+        typer.Option("--most-drift", min=0.0, max=1.0, help="Distance of a feature from training."),
+    ] = None,
     lock_ticks: Annotated[
         int | None,
         typer.Option(
@@ -208,6 +216,8 @@ def rules(
         stage_decisions=stage_decisions,
         patience_decisions=patience_decisions,
         most_worse=most_worse,
+        drift_minutes=drift_minutes,
+        most_drift=most_drift,
         lock_ticks=lock_ticks,
     )
     if changes != RolloutRules():

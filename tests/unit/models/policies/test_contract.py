@@ -1,6 +1,7 @@
 """The registry admits what policies are exported with, and no wider range."""
 
 from models.policies.contract import OUTPUTS, SOLDIER_OUTPUTS
+from models.policies.features import feature_names
 from models.registry.contract import POLICY_OUTPUTS
 
 
@@ -10,3 +11,9 @@ def test_the_registry_knows_the_same_outputs_and_ranges() -> None:
         assert {one.name: (len(one.shape), one.low, one.high) for one in outputs} == {
             name: (bound.rank, bound.low, bound.high) for name, bound in known.items()
         }
+
+
+def test_every_feature_has_a_name_of_its_own() -> None:
+    for kind in ("commander-policy", "soldier-policy"):
+        names = feature_names(kind)
+        assert len(set(names)) == len(names)

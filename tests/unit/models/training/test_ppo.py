@@ -17,8 +17,10 @@ from models.policies.artefact import (
     load_soldier,
 )
 from models.policies.contract import APP_COLUMNS, INPUTS
+from models.policies.features import feature_names, reference_of
 from models.policies.inputs import CommanderInputs
 from models.policies.packing import packed
+from models.registry.drift import FEATURES
 from models.registry.keys import Trust
 from models.registry.load import verified
 from models.registry.manifest import SAMPLES
@@ -145,11 +147,20 @@ def test_what_a_training_writes_can_be_served(
     assert (tmp_path / "out" / "curves.html").exists()
     load = load_commander if args.agent == "commander" else load_soldier
     assert load(tmp_path / "out") is not None
-    files = {name: (tmp_path / "out" / name).read_bytes() for name in (NETWORK, CARD, SAMPLES)}
+    files = {
+        name: (tmp_path / "out" / name).read_bytes() for name in (NETWORK, CARD, SAMPLES, FEATURES)
+    }
     artefact = verified(packed(files, "x"), Trust(unsigned=True), "x")
     # The samples are the network's own answers, not those of the export.
     open_session(artefact)
     assert artefact.manifest.world_sha256 == card.world
+    # What it saw in training has not drifted from itself.
+    reference = reference_of(artefact)
+    assert reference is not None
+    kind = artefact.manifest.kind
+    assert reference.names == tuple(sorted(feature_names(kind)))
+    assert artefact.features is not None
+    assert any(one.spread > 0 for one in artefact.features.values())
 
 
 # torch warns about its own exporter.

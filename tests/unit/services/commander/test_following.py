@@ -13,13 +13,14 @@ from models.control.residual import Residual, neutral
 from models.control.tuned import tuned_parameters
 from models.features.pools import PoolReadings
 from models.policies.contract import OUTPUTS
+from models.policies.features import feature_names
 from models.registry.manifest import MANIFEST, MODEL, read_manifest
 from models.registry.rollout import Rules
 from models.registry.store import Entry, FolderStore
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.model_judged import ModelJudged
-from schemas.model_promoted import ModelPromoted
+from schemas.model_promoted import ModelPromoted, RolloutRules
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
 from services._kit.following import Deciding
@@ -36,6 +37,7 @@ from tests.planted_models import (
     TRUST,
     commander_files,
     commander_network,
+    features,
     files_of,
     linear_policy,
     manifest_of,
@@ -233,6 +235,56 @@ def test_a_policy_that_always_wants_the_most_is_taken_back_in_shadow(place: Plac
     assert not any(any(place.advised(minute)) for minute in range(1, 7))
 
 
+def files_with(spread: float) -> dict[str, bytes]:
+    extra = features("commander-policy", spread=spread)
+    return commander_files(commander_network(headroom=0.99), extra=extra)
+
+
+def test_a_policy_whose_features_are_not_those_of_training_is_taken_back_after_a_window(
+    place: Place,
+) -> None:
+    place.minutes(1, 1)
+    place.promote(files_with(spread=0.0), rules=RolloutRules(drift_minutes=4))
+    place.minutes(2, 4)
+    # Three minutes are no window yet: it went on meanwhile.
+    assert place.phases[-1].startswith("canary")
+    place.restart()
+    place.minutes(5, 7)
+    event = place.bus.events(ModelJudged)[-1]
+    assert (event.phase, event.tick) == ("rolled-back", 5 * 6)
+    assert "is another than in training" in event.reason
+    assert place.advised(7) == [""] * len(DOMAINS)
+
+
+def test_a_serving_policy_is_taken_back_when_an_operator_allows_less_drift(place: Place) -> None:
+    """And what it was compared with is recorded for each feature, and shown."""
+    place.minutes(1, 1)
+    rules = RolloutRules(drift_minutes=2, most_drift=1.0)
+    name = place.promote(files_with(spread=0.25), rules=rules)
+    place.minutes(2, 9)
+    assert place.phases[-1] == "serving 1"
+    recorded = place.bus.events(TransitionRecorded)[-1]
+    assert recorded.drift.keys() == {*feature_names("commander-policy")}
+    assert max(recorded.drift.values()) == 0.75
+    telemetry = Telemetry("commander", ManualClock(0.0))
+    metrics = Metrics(telemetry)
+    metrics(recorded)
+    labels = {"agent": "commander", "feature": "domain.rps"}
+    value = telemetry.registry.get_sample_value
+    assert value("hirl_model_drift_ratio", labels) == recorded.drift["domain.rps"]
+    metrics(msgspec.structs.replace(recorded, drift={}))
+    assert value("hirl_model_drift_ratio", labels) is None
+    (order,) = place.bus.events(ModelPromoted)
+    rules = msgspec.structs.replace(rules, most_drift=0.5)
+    place.bus.publish(
+        msgspec.structs.replace(order, rules=rules, promoted_at="2026-11-20T15:00:00Z")
+    )
+    place.minutes(10, 11)
+    event = place.bus.events(ModelJudged)[-1]
+    assert (event.phase, event.version) == ("rolled-back", name)
+    assert "over 0.5" in event.reason
+
+
 def wrong_shape() -> dict[str, bytes]:
     network = linear_policy()
     return files_of(network, manifest_of(network))
@@ -253,6 +305,10 @@ REFUSED: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     "truncated": (truncated, "was changed or truncated"),
     "wrong shape": (wrong_shape, "was trained on other features"),
     "other features": (drifted, "was trained on other features"),
+    "distributions of other features": (
+        lambda: commander_files(commander_network(), extra=features("soldier-policy", spread=0.0)),
+        "expected the features of the contract",
+    ),
 }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from models.control.tuned import tuned_parameters
+from models.policies.features import feature_names
 from models.registry.manifest import MANIFEST, read_manifest
 from models.registry.rollout import Rules
 from models.registry.store import Entry, FolderStore
@@ -23,7 +24,7 @@ from services._kit.models import ModelLoader
 from services.aggregator.decide import AggregatorHandler
 from services.soldier.advice import open_policy
 from services.soldier.decide import SoldierHandler
-from tests.planted_models import OTHER_KEY, TRUST, soldier_files, soldier_network
+from tests.planted_models import OTHER_KEY, TRUST, features, soldier_files, soldier_network
 from tests.service_helpers import CLUSTER, declared, granted, pools, sampled, time_of
 
 RULES = Rules(shadow_decisions=2, stage_decisions=1)
@@ -240,6 +241,40 @@ def test_a_bad_policy_is_taken_back_before_anything_of_it_is_planned(
         for tick in range(2, 6):
             assert set(place.plan(domain, tick).versions) == {"policy"}
     assert any(reason in e.reason for e in place.bus.events(ModelJudged))
+
+
+def test_features_that_are_not_those_of_training_take_a_policy_back_in_every_domain(
+    place: Place,
+) -> None:
+    place.ticks(0, 1)
+    files = {
+        spread: soldier_files(
+            soldier_network(0.99), extra=features("soldier-policy", spread=spread)
+        )
+        for spread in (0.0, 1.0)
+    }
+    # Minutes are compared, not ticks: it passes all stages in the first of them.
+    place.promote(files[0.0], rules=RolloutRules(drift_minutes=2))
+    place.ticks(2, 13)
+    for domain in DOMAINS:
+        assert place.phases(domain) == [*STAGES, "rolled-back"]
+        # In the first tick of the third minute, or before it, by what another domain found then.
+        (event,) = [
+            e
+            for e in place.bus.events(ModelJudged)
+            if (e.phase, e.scope) == ("rolled-back", domain)
+        ]
+        assert event.tick in (11, 12)
+        assert "is another than in training" in event.reason
+    place.promote(files[1.0], unlock=True, rules=RolloutRules(drift_minutes=1))
+    place.ticks(14, 30)
+    for domain in DOMAINS:
+        assert place.phases(domain)[-1] == "serving 1"
+    drifts = {e.agent: e.drift for e in place.bus.events(TransitionRecorded)}
+    for domain in DOMAINS:
+        found = drifts[f"soldier/{domain}"]
+        assert found.keys() == {*feature_names("soldier-policy")}
+        assert set(found.values()) == {0.0}
 
 
 def test_what_may_not_be_served_is_refused_in_every_domain(place: Place) -> None:

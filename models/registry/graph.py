@@ -67,6 +67,7 @@ def check_graph(data: bytes, inputs: Sequence[Port], outputs: Sequence[Port], wh
     except Exception as error:  # noqa: BLE001  protobuf's errors are not part of onnx
         raise InputError(f"{where}: is no ONNX file, or a truncated one ({_line(error)})") from None
     graph = model.graph
+    _check_names(model, where)
     _check_model(model, where)
     for node in graph.node:
         _check_node(node, where)
@@ -75,6 +76,17 @@ def check_graph(data: bytes, inputs: Sequence[Port], outputs: Sequence[Port], wh
     _check_ports(graph.input, graph.initializer, inputs, "input", where)
     _check_ports(graph.output, (), outputs, "output", where)
     _check_sizes(model, where)
+
+
+def _check_names(model: Any, where: str) -> None:
+    """Refuse names that are no UTF-8: protobuf returns them as bytes."""
+    graph = model.graph
+    names = [entry.domain for entry in model.opset_import]
+    names += [one.name for one in (*graph.input, *graph.output, *graph.initializer)]
+    for node in graph.node:
+        names += [node.domain, node.op_type, *node.input, *node.output]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"{where}: has names that are no text")
 
 
 def _check_model(model: Any, where: str) -> None:

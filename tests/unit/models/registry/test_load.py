@@ -317,6 +317,13 @@ def test_no_change_of_bytes_is_accepted_or_raises_anything_else(data: st.DataObj
     refusal(files)
 
 
+@pytest.mark.parametrize("name", [b"urgency", b"Squeeze", b"axis"])
+def test_a_network_with_names_that_are_no_text_is_refused_in_one_line(name: bytes) -> None:
+    network = GOOD.replace(name, b"\x80" * len(name))
+    with pytest.raises(InputError, match="names that are no text"):
+        verified(files_of(network, manifest_of(network)), TRUST, "x")
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_network_that_its_author_broke_is_refused_or_loads(data: st.DataObject) -> None:

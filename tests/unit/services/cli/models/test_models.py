@@ -96,7 +96,7 @@ def test_a_model_that_differs_from_its_samples_is_not_in_order(
     [
         (["models", "verify", "nothing"], "is neither a folder nor"),
         (["models", "verify", "0" * 12], "0 artefacts"),
-        (["models", "verify", "../../etc"], "is neither a folder nor"),
+        (["models", "verify", "../../no/such"], "is neither a folder nor"),
         (["models", "keygen", "{place}/release.key"], "exists already"),
         (["models", "promote", "0" * 12, "--reason", "x"], "0 artefacts"),
         (["models", "rollback", "breaker", "--reason", "x"], "expected one of forecaster"),

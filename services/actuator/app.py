@@ -41,6 +41,8 @@ def target_of(own: Settings) -> SimulatedTarget | KubernetesTarget:
             api = KubernetesApi(
                 access_of(own.kubeconfig), own.timeout_seconds, own.calls_per_second
             )
-            return KubernetesTarget(api, own.timeout_seconds, own.give_up_seconds, own.concurrency)
+            return KubernetesTarget(
+                api, own.timeout_seconds, own.give_up_seconds, own.concurrency, own.sizes
+            )
         case never:
             assert_never(never)

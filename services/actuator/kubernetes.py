@@ -16,7 +16,9 @@ from typing import Final, NamedTuple
 from services._kit.kubernetes.adoption import DOMAIN, KINDS, app_name
 from services._kit.kubernetes.client import Denied, KubernetesApi, Unreachable, encoded
 from services._kit.kubernetes.objects import Autoscaler, Pod, WorkloadObject
+from services._kit.kubernetes.sizes import Entry
 from services.actuator.kubernetes_events import EventLog
+from services.actuator.kubernetes_sizes import Sizes
 from services.actuator.target import (
     Change,
     Limits,
@@ -31,10 +33,12 @@ from services.actuator.target import (
     withdrawn,
 )
 from services.actuator.workloads import (
+    APPLIED,
     UNMANAGED,
     Again,
     Owners,
     Patch,
+    Resize,
     Settled,
     Trials,
     Workload,
@@ -74,10 +78,16 @@ class KubernetesTarget:
     """Reads and scales the Deployments and StatefulSets that have a domain's label."""
 
     def __init__(
-        self, api: KubernetesApi, timeout_s: float, give_up_s: float, concurrency: int
+        self,
+        api: KubernetesApi,
+        timeout_s: float,
+        give_up_s: float,
+        concurrency: int,
+        sizes: str = "",
     ) -> None:
         self._api, self._timeout = api, timeout_s
         self._events = EventLog(api)
+        self._sizes = Sizes(api, sizes, timeout_s)
         self._limits = Limits(give_up_s)
         self._slots = asyncio.Semaphore(concurrency)
         self._known: dict[str, tuple[int, dict[str, Workload]]] = {}
@@ -160,9 +170,7 @@ class KubernetesTarget:
             words = self._trials.known(change, workload, _now())
             if not words:
                 async with self._slots:
-                    step: Patch | Settled | Again = judge(write, change, workload)
-                    if isinstance(step, Patch):
-                        step = await self._patch(write, change, step, dry_run=True)
+                    step = await self._take(write, change, workload, dry_run=True)
                 words = self._trials.learn(change, workload, step, _now())
             if words:
                 found[change.app] = words
@@ -178,9 +186,7 @@ class KubernetesTarget:
         """Carry out one change, however often it takes."""
         async with self._slots:
             async for _ in _attempts():
-                step: Patch | Settled | Again = judge(write, change, known)
-                if isinstance(step, Patch):
-                    step = await self._patch(write, change, step)
+                step = await self._take(write, change, known)
                 if isinstance(step, Settled):
                     self._tell(change, known, step)
                     return step
@@ -194,14 +200,49 @@ class KubernetesTarget:
             return
         if end.answer in {"applied", "repeat"}:
             # A repeat too: what made it may have died before it told.
-            before = change.before.replicas
-            self._events.changed(found, before, change.replicas, change.decision_id)
+            self._events.changed(found, change)
         elif end.answer == "refused" and end.reason != found.present.hold:
             self._events.refused(found, end.reason, change.decision_id)
 
-    async def _patch(
-        self, write: Write, change: Change, patch: Patch, *, dry_run: bool = False
+    async def _take(
+        self, write: Write, change: Change, found: Workload | None, *, dry_run: bool = False
     ) -> Settled | Again:
+        """Judge a change, and send what it comes to."""
+        step, entry = judge(write, change, found), None if found is None else found.entry
+        if not dry_run:
+            self._open_until[write.domain] = _now() + 2 * self._timeout
+        try:
+            match step:
+                case Patch():
+                    return await self._patch(change, step, dry_run=dry_run)
+                case Resize():
+                    return await self._resize(step.workload, step.entry, dry_run=dry_run)
+                case Settled("repeat") if found is not None and entry is not None:
+                    if entry.decision == change.decision_id:
+                        # What stored the size may have died before it resized all pods.
+                        await self._resize_pods(found, entry, dry_run=dry_run)
+                    return step
+                case Settled():
+                    return step
+        except (Unreachable, Denied) as error:
+            return Again(0.0, str(error))
+
+    async def _resize(self, found: Workload, entry: Entry, *, dry_run: bool) -> Settled | Again:
+        response = await self._sizes.store(found, entry, dry_run=dry_run)
+        end = Again(0.0, "its size has changed") if response is None else settled(response)
+        if end == APPLIED:
+            problem = await self._resize_pods(found, entry, dry_run=dry_run)
+            if problem and dry_run:
+                return Settled("refused", problem)
+        return end
+
+    async def _resize_pods(self, found: Workload, entry: Entry, *, dry_run: bool) -> str:
+        problem = await self._sizes.resize(found, entry, dry_run=dry_run)
+        if problem and not dry_run:
+            self._events.kept_sizes(found, problem, entry.decision)
+        return problem
+
+    async def _patch(self, change: Change, patch: Patch, *, dry_run: bool) -> Settled | Again:
         found = patch.workload
         body = {
             "metadata": {"uid": found.uid, "resourceVersion": found.version},
@@ -212,15 +253,8 @@ class KubernetesTarget:
         headers = {"Content-Type": _PATCH, "Audit-ID": change.decision_id}
         if dry_run:
             query["dryRun"] = "All"
-        else:
-            self._open_until[write.domain] = _now() + 2 * self._timeout
-        try:
-            response = await self._api.request(
-                "PATCH", f"{found.path}/scale", query, encoded(body), headers
-            )
-        except Unreachable as error:
-            return Again(0.0, str(error))
-        return settled(response)
+        path = f"{found.path}/scale"
+        return settled(await self._api.request("PATCH", path, query, encoded(body), headers))
 
     async def _reread(self, domain: str, app: str) -> Workload | None:
         async for _ in _attempts():
@@ -241,7 +275,7 @@ class KubernetesTarget:
         made = {
             app: id_
             for app, id_ in ids.items()
-            if app in found and found[app].manager == manager_of(id_)
+            if app in found and {manager_of(id_), id_} & {found[app].manager, found[app].sized_by}
         }
         return withdrawn(withdrawal, made)
 
@@ -263,6 +297,7 @@ class KubernetesTarget:
         if plural not in KINDS or app != app_name(plural, namespace, name):
             return None
         path = f"/apis/apps/v1/namespaces/{namespace}/{plural}/{name}"
+        await self._sizes.read()
         found = await self._api.get(path, WorkloadObject)
         # One that moved to another domain is that domain's business.
         if found is None or found.metadata.labels.get(DOMAIN) != domain:
@@ -273,7 +308,10 @@ class KubernetesTarget:
         meta = found.metadata
         pending = shared.pending.get((kind, meta.namespace, meta.name), 0)
         was_ours = meta.uid in self._ours
-        workload = workload_of(found, plural, kind, shared.owners, pending, was_ours)
+        entry = self._sizes.of(app_name(plural, meta.namespace, meta.name))
+        workload = workload_of(
+            found, plural, kind, shared.owners, pending, was_ours, entry, resizes=self._sizes.exist
+        )
         self._events.seen(workload)
         if workload.is_ours:
             self._ours.add(meta.uid)
@@ -287,6 +325,7 @@ class KubernetesTarget:
         async with self._shared_lock:
             if self._shared is None or _now() - self._shared.at > _SHARED_S:
                 began = _now()
+                await self._sizes.read()
                 owners: dict[tuple[str, str, str], str] = {}
                 for kind, path in _AUTOSCALERS.items():
                     owners |= owners_of(kind, await self._list_if_served(path))

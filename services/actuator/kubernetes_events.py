@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from services._kit.clock import Clock, SystemClock, rfc3339
 from services._kit.kubernetes.client import KubernetesApi, Unreachable, encoded
+from services.actuator.target import Change
 from services.actuator.workloads import SECOND_OWNER, Workload
 
 log = logging.getLogger(__name__)
@@ -34,14 +35,23 @@ class EventLog:
         """Holds that were told, by uid."""
         self._task: asyncio.Task[None] | None = None
 
-    def changed(self, found: Workload, before: int, after: int, decision_id: str) -> None:
+    def changed(self, found: Workload, change: Change) -> None:
         """A change was made."""
-        note = f"{before} -> {after} replicas, decision {decision_id}"
-        self._add(found, "Normal", "Scaled", note)
+        before, what = change.before, "Scaled"
+        note = f"{before.replicas} -> {change.replicas} replicas"
+        if before.replicas == change.replicas:
+            what = "Resized"
+            old = f"{before.cpu_request}m and {before.memory_request}Mi"
+            note = f"{old} -> {change.cpu_request}m and {change.memory_request}Mi per pod"
+        self._add(found, "Normal", what, f"{note}, decision {change.decision_id}")
 
     def refused(self, found: Workload, reason: str, decision_id: str) -> None:
         """The API server refused a change."""
         self._add(found, "Warning", "ScalingRefused", f"{reason}, decision {decision_id}")
+
+    def kept_sizes(self, found: Workload, problem: str, decision_id: str) -> None:
+        """Some running pods keep their size until they are replaced."""
+        self._add(found, "Warning", "PodsNotResized", f"{problem}, decision {decision_id}")
 
     def seen(self, found: Workload) -> None:
         """Tell of a second owner when it is new."""

@@ -182,7 +182,7 @@ def rule(
         after[0, index], reasons[index] = replicas, _OVERRIDE
     if limits is not None:
         # The history has the whole step. That allows other decreases less, never more.
-        after[0] = limits.cut(present[0], after[0])
+        after = limits.part(present, after)
     wanted = after.copy()
     # 5. The permissions have the last word, on the final numbers.
     _undo_forbidden(case, after, reasons, object_to)
@@ -419,10 +419,9 @@ def _trials(
 
     It took no part in the rules, which are about what is changed; its bounds and steps are kept.
     """
-    replicas = rules.within_bounds(numbers[0])
+    tried: I32 = np.stack([rules.within_bounds(numbers[0]), *numbers[1:]])
     if limits is not None:
-        replicas = limits.cut(case.present[0], replicas)
-    tried = np.stack([replicas, *numbers[1:]])
+        tried = limits.part(case.present, tried)
     found = {index: tried[:, index].tolist() for index in subjects if reasons[index] == _PREVIEW}
     return {i: new for i, new in found.items() if new != case.present[:, i].tolist()}
 

@@ -40,6 +40,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     concurrency: Annotated[int, Meta(ge=1)] = 4
     """Workloads that are written at the same time: more of them wait in the API server. Kubernetes
     only."""
+    sizes: str = ""
+    """ConfigMap (namespace/name) with the sizes of resized pods, as infra/k8s/vertical has it;
+    empty: pods are not resized. Kubernetes only."""
     # A forgotten variable must not switch writing on.
     mode: Mode = "preview"
     """Mode of the whole cluster: off, preview, canary or auto."""
@@ -63,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def __post_init__(self) -> None:
         if not self.target.startswith(("http://", "https://")):
             raise ValueError(f"target: expected http:// or https://, got {self.target}")
+        if self.sizes and self.sizes.count("/") != 1:
+            raise ValueError(f"sizes: expected NAMESPACE/NAME, got {self.sizes}")
 
     @property
     def modes(self) -> Modes:

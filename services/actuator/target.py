@@ -77,7 +77,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepLimits(NamedTuple):
-    """Most that a target takes in one write of an app's replicas."""
+    """Most that a target takes in one write of an app."""
 
     times: int
     """Up to so many times the replicas, and down to so many parts of them."""
@@ -92,6 +92,19 @@ class StepLimits(NamedTuple):
         within = np.clip(wanted, least, most)
         # Others start, and stop, what is at 0.
         return np.where((present > 0) & (wanted > 0), within, wanted).astype(np.int32)
+
+    def part(self, present: I32, wanted: I32) -> I32:
+        """What one write makes of the wanted numbers [3, A]: replicas, millicores and MiB.
+
+        It changes the replicas of an app or its size, and capacity grows before it shrinks.
+        """
+        part = wanted.copy()
+        part[0] = self.cut(present[0], wanted[0])
+        both = (part[0] != present[0]) & (part[1:] != present[1:]).any(axis=0)
+        fewer = both & (part[0] < present[0])
+        part[0, fewer] = present[0, fewer]
+        part[1:, both & ~fewer] = present[1:, both & ~fewer]
+        return part
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):

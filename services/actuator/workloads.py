@@ -11,6 +11,8 @@ from hashlib import blake2b
 from http import HTTPStatus
 from typing import Final
 
+from msgspec.structs import replace
+
 from services._kit.kubernetes.adoption import (
     MANAGED,
     MANAGER,
@@ -21,11 +23,13 @@ from services._kit.kubernetes.adoption import (
 from services._kit.kubernetes.client import Answer as Response
 from services._kit.kubernetes.objects import (
     Autoscaler,
+    Container,
     ManagedFields,
     ObjectMeta,
     Pod,
     WorkloadObject,
 )
+from services._kit.kubernetes.sizes import Entry, entry_of, resizable
 from services.actuator.target import Answer, Change, Present, Write
 
 _LONGEST_MANAGER: Final = 128
@@ -72,6 +76,16 @@ class Workload:
     present: Present
     manager: str
     """Who set the replicas last."""
+    container: Container | None = None
+    """What a resize of its pods changes; None if they cannot be resized."""
+    entry: Entry | None = None
+    """The size that was stored last, for this template or an earlier one."""
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sized_by(self) -> str:
+        """The decision behind the stored size."""
+        return "" if self.entry is None else self.entry.decision
 
     @property
     def is_ours(self) -> bool:
@@ -89,11 +103,22 @@ class Patch:
 
 
 @dataclass(frozen=True)
+class Resize:
+    """A change of size that may be stored."""
+
+    workload: Workload
+    entry: Entry
+
+
+@dataclass(frozen=True)
 class Settled:
     """What a change comes to."""
 
     answer: Answer
     reason: str = ""
+
+
+APPLIED: Final = Settled("applied")
 
 
 @dataclass(frozen=True)
@@ -105,11 +130,15 @@ class Again:
     reason: str
 
 
+Step = Patch | Resize | Settled | Again
+"""Where a change is."""
+
+
 @dataclass
 class Trials:
     """What dry runs came to. A plan in preview comes every tick, and is tried once a minute."""
 
-    _last: dict[str, tuple[tuple[str, int, int], float, str]] = field(default_factory=dict)
+    _last: dict[str, tuple[tuple[str, Change], float, str]] = field(default_factory=dict)
     """By app: what was tried, when, and what it came to."""
 
     def known(self, change: Change, found: Workload | None, now: float) -> str:
@@ -117,9 +146,7 @@ class Trials:
         tried, at, words = self._last.get(change.app, (None, 0.0, ""))
         return words if tried == _tried(change, found) and now - at < _TRIAL_S else ""
 
-    def learn(
-        self, change: Change, found: Workload | None, end: Patch | Settled | Again, now: float
-    ) -> str:
+    def learn(self, change: Change, found: Workload | None, end: Step, now: float) -> str:
         """What a trial came to, in words; empty if the API server did not say."""
         if not isinstance(end, Settled) or end.answer not in _TRIED:
             return ""
@@ -128,28 +155,48 @@ class Trials:
         return words
 
 
-def _tried(change: Change, found: Workload | None) -> tuple[str, int, int]:
-    return "" if found is None else found.uid, change.before.replicas, change.replicas
+def _tried(change: Change, found: Workload | None) -> tuple[str, Change]:
+    # Its numbers: each tick has another decision.
+    return "" if found is None else found.uid, replace(change, decision_id="")
 
 
 def workload_of(
-    found: WorkloadObject, plural: str, kind: str, owners: Owners, pending: int, was_ours: bool
+    found: WorkloadObject,
+    plural: str,
+    kind: str,
+    owners: Owners,
+    pending: int,
+    was_ours: bool,
+    entry: Entry | None = None,
+    *,
+    resizes: bool = False,
 ) -> Workload:
-    """A workload with its pods, of which `pending` have no node; `was_ours`: we have scaled it."""
-    meta, size = found.metadata, found.spec.template.spec.size
+    """A workload with its pods, of which `pending` have no node.
+
+    `was_ours`: we have scaled it. `entry`: the size that was stored for it.
+    """
+    meta, template = found.metadata, found.spec.template.spec
+    app = app_name(plural, meta.namespace, meta.name)
+    container = resizable(app, template) if resizes else None
+    size = template.size
+    if entry is not None and entry.is_of(container):
+        size = (entry.cpu, entry.memory)
     manager, _ = replicas_manager(meta.managed_fields)
     ready = min(found.status.ready_replicas, found.status.replicas)
     waiting = min(pending, found.status.replicas - ready)
     other = owners.get((kind, meta.namespace, meta.name), "")
     return Workload(
         path=f"/apis/apps/v1/namespaces/{meta.namespace}/{plural}/{meta.name}",
-        app=app_name(plural, meta.namespace, meta.name),
+        app=app,
         kind=kind,
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         version=meta.resource_version,
         manager=manager,
+        container=container,
+        entry=entry,
+        pod_labels=found.spec.selector.match_labels,
         present=Present(
             replicas=found.spec.replicas,
             cpu_request=size[0],
@@ -222,30 +269,36 @@ def manager_of(decision_id: str) -> str:
     return f"{clean[: _LONGEST_MANAGER - len(digest) - 1]}#{digest}"
 
 
-def judge(write: Write, change: Change, found: Workload | None) -> Patch | Settled:
+def judge(write: Write, change: Change, found: Workload | None) -> Patch | Resize | Settled:
     """What a change comes to with the workload as it is now."""
     if found is None:
         return Settled("unknown")
     manager = manager_of(change.decision_id)
-    if found.manager == manager:
+    if found.manager == manager or found.sized_by == change.decision_id:
         return Settled("repeat")
-    if _tick_of(found.manager, write.domain) > write.tick:
-        return Settled("superseded")
+    for decided in (found.manager, MANAGER + found.sized_by):
+        if _tick_of(decided, write.domain) > write.tick:
+            return Settled("superseded")
     if found.present.hold:
         return Settled("refused", found.present.hold)
-    return _objection(change, found.present) or Patch(found, change.replicas, manager)
+    return _step(change, found, manager)
 
 
-def _objection(change: Change, present: Present) -> Settled | None:
-    """What speaks against a change in its numbers."""
-    before = change.before
+def _step(change: Change, found: Workload, manager: str) -> Patch | Resize | Settled:
+    """What to write, or what speaks against a change in its numbers."""
+    before, present = change.before, found.present
     sizes = (present.cpu_request, present.memory_request)
     if (present.replicas, *sizes) != (before.replicas, before.cpu_request, before.memory_request):
         return Settled("conflict")
-    if sizes != (change.cpu_request, change.memory_request):
+    if sizes == (change.cpu_request, change.memory_request):
+        # With the same number nothing would be stored, not even who asked for it.
+        equal = change.replicas == present.replicas
+        return Settled("conflict") if equal else Patch(found, change.replicas, manager)
+    # Replicas and sizes have a journal each, so one write changes one of them (`STEPS`).
+    if found.container is None or change.replicas != present.replicas:
         return Settled("refused", NO_RESIZE)
-    # Nothing would be stored then, not even who asked for it.
-    return Settled("conflict") if change.replicas == present.replicas else None
+    new = (change.cpu_request, change.memory_request)
+    return Resize(found, entry_of(found.container, *new, change.decision_id))
 
 
 def _tick_of(manager: str, domain: str) -> int:
@@ -259,7 +312,7 @@ def settled(response: Response) -> Settled | Again:
     """What an answer to a patch means."""
     status, words = response.status, response.message
     if status == HTTPStatus.OK:
-        return Settled("applied")
+        return APPLIED
     if status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
         # Changed or deleted since it was read.
         return Again(0.0, f"the API server answers {status}")

@@ -96,6 +96,7 @@ def _view(settings: Settings, ttl_s: float, on_error: Callable[[str], None]) -> 
         ttl_s,
         settings.usage == "metrics-api",
         CustomResources(statuses, clock, cluster_of(settings.cluster), on_error),
+        settings.sizes,
     )
 
 

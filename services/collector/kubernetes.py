@@ -20,6 +20,7 @@ from services._kit.clock import Clock
 from services._kit.kubernetes.adoption import DOMAIN, KINDS, PLACEHOLDER
 from services._kit.kubernetes.client import Denied, KubernetesApi, Unreachable
 from services._kit.kubernetes.objects import Node, Pod, PodMetrics, WorkloadObject
+from services._kit.kubernetes.sizes import ConfigMap, path_of
 from services._kit.kubernetes.watch import Mirror
 from services.collector.batches import Values
 from services.collector.collect import SourceDown
@@ -37,6 +38,7 @@ from services.collector.workloads import (
     pod_of,
     pods_by_owner,
     pools_of_nodes,
+    sized,
     usage_of,
 )
 
@@ -45,6 +47,7 @@ log = logging.getLogger(__name__)
 _USAGE: Final = "/apis/metrics.k8s.io/v1beta1/pods"
 USED: Final = ("cpu_cores", "memory_gib", "measured_pods")
 """Columns of usage."""
+_SIZES: Final = ("cpu_request", "memory_request")
 _FIRST: Final = asyncio.FIRST_COMPLETED
 _START_S: Final = 30.0
 """Time for the first lists; then the start is tried again, and the log says why."""
@@ -69,10 +72,11 @@ class ClusterView:
         ttl_s: float = 30.0,
         usage: bool = True,
         own: CustomResources | None = None,
+        sizes: str = "",
     ) -> None:
         self._api, self._clock, self._on_error = api, clock, on_error
         self._terms, self._ttl, self._usage = terms, ttl_s, usage
-        self._own = own
+        self._own, self._sizes = own, path_of(sizes)
         self._workloads = {
             kind: Mirror[App](
                 api, f"/apis/apps/v1/{plural}", WorkloadObject,
@@ -155,7 +159,11 @@ class ClusterView:
         if self._own is not None:
             self._own.report(apps)
         pods = list(self._pods.objects.values())
-        found = columns_of(apps, pods_by_owner(one.state for one in pods))
+        entries = await self._entries()
+        counts = pods_by_owner(one.state for one in pods)
+        found = columns_of(sized(apps, entries or {}), counts)
+        if entries is None:
+            found |= {name: {} for name in _SIZES}
         if self._usage:
             owners = {one.place: one.state.owner for one in pods if one.state.owner is not None}
             found |= await self._used(owners, {app.key: app.declared.app for app in apps})
@@ -192,6 +200,18 @@ class ClusterView:
             return apps
         # Without its profile a workload would for a moment have the bounds of its annotations.
         return self._own.declare(apps) if self._own.is_current(self._ttl) else None
+
+    async def _entries(self) -> Mapping[str, str] | None:
+        """Sizes of resized pods by app; None if they are not known."""
+        if not self._sizes:
+            return {}
+        try:
+            found = await self._api.get(self._sizes, ConfigMap)
+        except (Unreachable, Denied) as error:
+            self._on_error("sizes")
+            log.warning("sizes of pods: %s", error)
+            return None
+        return {} if found is None else found.data
 
     async def _used(
         self, owners: Mapping[tuple[str, str], Key], apps: Mapping[Key, str]

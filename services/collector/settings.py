@@ -35,6 +35,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     it is not published. Kubernetes only."""
     usage: Literal["metrics-api", "prometheus"] = "metrics-api"
     """Where CPU and memory of pods come from: metrics.k8s.io or queries. Kubernetes only."""
+    sizes: str = ""
+    """ConfigMap (namespace/name) with the sizes of resized pods, as infra/k8s/vertical has it;
+    empty: pods have the size of their template. Kubernetes only."""
     timeout_seconds: Seconds = 5.0
     """Timeout of a query to Prometheus."""
     settle_seconds: Annotated[float, Meta(ge=0)] = 2.0

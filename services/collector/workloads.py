@@ -1,7 +1,7 @@
 """Objects of the API server as apps, columns of samples, and pools. No IO."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -22,8 +22,9 @@ from services._kit.kubernetes.adoption import (
     app_name,
     workload_of_pod,
 )
-from services._kit.kubernetes.objects import Node, Pod, PodMetrics, WorkloadObject
+from services._kit.kubernetes.objects import Container, Node, Pod, PodMetrics, WorkloadObject
 from services._kit.kubernetes.quantities import amount
+from services._kit.kubernetes.sizes import Entry, key_of, resizable
 from services.collector.batches import Values
 
 Key = tuple[str, str, str]
@@ -61,6 +62,8 @@ class App:
     replicas: int
     cpu_request: int
     memory_request: int
+    container: Container | None = None
+    """What a resize of its pods changes."""
     is_managed: bool = False
     """Adopted by annotation."""
     problem: str = ""
@@ -129,6 +132,7 @@ def app_of(found: WorkloadObject, plural: str, kind: str) -> App:
         replicas=found.spec.replicas,
         cpu_request=cpu,
         memory_request=memory,
+        container=resizable(name, found.spec.template.spec),
         # In doubt it is not changed.
         is_managed=meta.annotations.get(MANAGED) == "true" and not problem,
         problem=problem,
@@ -195,6 +199,16 @@ def pods_by_owner(pods: Iterable[PodState]) -> dict[Key, Pods]:
         else:
             counts.starting += 1
     return found
+
+
+def sized(apps: Iterable[App], entries: Mapping[str, str]) -> Iterator[App]:
+    """Apps with the sizes that were stored for their pods; see `services/_kit/kubernetes/sizes`."""
+    for app in apps:
+        entry = Entry.parse(entries.get(key_of(app.declared.app), ""))
+        if entry is None or not entry.is_of(app.container):
+            yield app
+        else:
+            yield replace(app, cpu_request=entry.cpu, memory_request=entry.memory)
 
 
 def columns_of(apps: Iterable[App], pods: Mapping[Key, Pods]) -> dict[str, Values]:

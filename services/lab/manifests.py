@@ -16,9 +16,11 @@ from services.lab import build
 K8S: Final = Path(__file__).parents[2] / "infra" / "k8s"
 CHART: Final = K8S / "chart"
 _OVERLAY: Final = "overlays/kubernetes"
+_VERTICAL: Final = "vertical"
 _FOLDERS: Final = {
     "room.yaml": "room",
     "service-monitor.yaml": "monitors",
+    "vertical.yaml": _VERTICAL,
     # Applied as they are.
     "custom-resources.yaml": "",
 }
@@ -43,6 +45,9 @@ def rendered() -> dict[Path, str]:
     whole = render("--set=serviceMonitor.enabled=true")
     bare = render("--set=source=prometheus,customResources.install=false")
     found = {**_folders(whole, _OVERLAY), **_folders(bare, "base")}
+    # A component on top of the overlay: of that rendering only its own folder counts.
+    vertical = f"{_VERTICAL}/hirl.yaml"
+    found[vertical] = _folders(render("--set=vertical=true"), _OVERLAY)[vertical]
     return {K8S / name: text for name, text in found.items()}
 
 

@@ -128,6 +128,21 @@ def test_another_mode_is_a_rollout_and_keeps_the_other_values(release: Release) 
     assert release.template("actuator") == before
 
 
+def test_sizes_come_with_their_rights_and_go_with_them(release: Release) -> None:
+    objects = (
+        ("clusterrole", "hirl-actuator-vertical"),
+        ("mutatingadmissionpolicybinding", "hirl-sizes"),
+        ("validatingadmissionpolicybinding", "hirl-resizes"),
+        ("configmap", "hirl-sizes"),
+    )
+    for wanted in (True, False):
+        release.upgrade("--reuse-values", f"--set=vertical={str(wanted).lower()}")
+        settings = release.stored("configmap", "hirl-settings")["data"]
+        assert settings.get("HIRL_ACTUATOR_SIZES") == ("hirl/hirl-sizes" if wanted else None)
+        assert settings["HIRL_SOLDIER_VERTICAL"] == str(wanted).lower()
+        assert [release.exists(*one) for one in objects] == [wanted] * 4
+
+
 def test_an_upgrade_that_makes_no_sense_changes_nothing(release: Release) -> None:
     before = release.kubectl("-n", "hirl", "get", "deployment,configmap", "-o", "yaml")
     assert "/mode" in release.upgrade("--set=mode=automatic", check=False)

@@ -54,9 +54,10 @@ class ObjectMeta(_Object, frozen=True):
 
 
 class Resources(_Object, frozen=True):
-    """Requests of a container or of a pod."""
+    """Requests and limits of a container or of a pod."""
 
     requests: Mapping[str, str | int | float] = field(default_factory=dict)
+    limits: Mapping[str, str | int | float] = field(default_factory=dict)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -105,10 +106,17 @@ class PodTemplate(_Object, frozen=True):
     spec: PodSpec = field(default_factory=PodSpec)
 
 
+class Selector(_Object, frozen=True):
+    """Labels of a workload's pods."""
+
+    match_labels: Mapping[str, str] = field(default_factory=dict)
+
+
 class WorkloadSpec(_Object, frozen=True):
     """Of a Deployment or a StatefulSet."""
 
     replicas: int = 1
+    selector: Selector = field(default_factory=Selector)
     template: PodTemplate = field(default_factory=PodTemplate)
 
 

@@ -84,14 +84,17 @@ livenessProbe:
   "HIRL_COLLECTOR_URL" .Values.prometheus.url
   "HIRL_ACTUATOR_MODE" .Values.mode }}
 {{- if eq .Values.source "kubernetes" }}
-{{- /* The API server gives up on a write after 2 s, and a withdrawal waits for twice of it. Replicas
-only: the target does not resize pods. */}}
+{{- /* The API server gives up on a write after 2 s, and a withdrawal waits for twice of it. */}}
 {{- $own = merge $own (dict
   "HIRL_ACTUATOR_TARGET_KIND" "kubernetes"
   "HIRL_ACTUATOR_TIMEOUT_SECONDS" "2"
-  "HIRL_SOLDIER_VERTICAL" "false"
+  "HIRL_SOLDIER_VERTICAL" (toString .Values.vertical)
   "HIRL_PROVISIONER_MODE" .Values.room.mode
   "HIRL_PROVISIONER_NAMESPACE" .Values.room.namespace) }}
+{{- end }}
+{{- if and .Values.vertical (eq .Values.source "kubernetes") }}
+{{- $_ := set $own "HIRL_ACTUATOR_SIZES" (printf "%s/hirl-sizes" .Release.Namespace) }}
+{{- $_ := set $own "HIRL_COLLECTOR_SIZES" (printf "%s/hirl-sizes" .Release.Namespace) }}
 {{- end }}
 {{- $files := dict "INVENTORY" "inventory" "QUERIES" "queries" "POOLS" "pools" }}
 {{- range $setting, $file := $files }}

@@ -38,3 +38,13 @@ def test_an_operators_replicas_come_in_parts(limits: StepLimits | None, made: in
     assert (done.outcomes[0], done.reasons[0], done.replicas[0]) == ("applied", "override", made)
     system.target.apps[APPS[0]] = present(replicas=made, ready=made)
     assert system.apply(2).replicas[0] == 50
+
+
+def test_one_write_changes_replicas_or_the_size_and_grows_before_it_shrinks() -> None:
+    #                 more and larger, more and smaller, fewer and larger, fewer and smaller, larger
+    present = np.array([[10, 10, 10, 10, 10], [500] * 5, [512] * 5], np.int32)
+    wanted = np.array([[12, 12, 8, 8, 10], [600, 400, 600, 400, 600], [512] * 5], np.int32)
+    part = StepLimits(4, 10).part(present, wanted)
+    assert part[0].tolist() == [12, 12, 10, 10, 10]
+    assert part[1].tolist() == [500, 500, 600, 400, 600]
+    assert part[2].tolist() == [512] * 5

@@ -1,4 +1,4 @@
-"""Builds Kubernetes' programs and Helm from their Go modules, once, into a cache.
+"""Builds Kubernetes' programs, Karpenter and Helm from their Go modules, once, into a cache.
 
 The key of the cache is a hash of what determines the programs: the module's files, the flags and
 the version of Go. Nothing is built where the key is there: even a warm link takes a minute.
@@ -19,8 +19,11 @@ from services.devcluster.processes import Notify, locked, silent
 _MODULES: Final = Path(__file__).parents[2] / "infra" / "lab"
 """Part of a checkout, not of an installed package."""
 HELM: Final = "helm"
+KARPENTER: Final = "karpenter"
+_KARPENTER: Final = "sigs.k8s.io/karpenter"
 _PACKAGES: Final = {
     HELM: "helm.sh/helm/v3/cmd/helm",
+    KARPENTER: f"{_KARPENTER}/kwok",
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
@@ -28,7 +31,7 @@ _PACKAGES: Final = {
 }
 API_SERVER: Final = ("kube-apiserver", "etcd")
 """Enough for everything that talks to the API server and needs no controller."""
-CONTROL_PLANE: Final = tuple(name for name in _PACKAGES if name != HELM)
+CONTROL_PLANE: Final = tuple(name for name in _PACKAGES if name not in {HELM, KARPENTER})
 _POLL_S: Final = 1.0
 _LINE_S: Final = 30.0
 """Interval of progress lines."""
@@ -52,6 +55,11 @@ def helm() -> Path:
     return folder_of([HELM]) / HELM
 
 
+def karpenter() -> Path:
+    """The program, with the definitions of its resources beside it in `crds`; never built here."""
+    return folder_of([KARPENTER]) / KARPENTER
+
+
 def build(programs: Sequence[str] = API_SERVER, notify: Notify = silent) -> Path:
     """Build what is missing, one program after the other; return the folder of the first."""
     for name in missing(programs):
@@ -66,7 +74,7 @@ def build(programs: Sequence[str] = API_SERVER, notify: Notify = silent) -> Path
 
 
 def _module(program: str) -> Path:
-    return _MODULES / (HELM if program == HELM else "controlplane")
+    return _MODULES / (program if program in {HELM, KARPENTER} else "controlplane")
 
 
 def _cache(program: str) -> Path:
@@ -87,7 +95,7 @@ def kubernetes_version() -> str:
 
 
 def _flags(program: str) -> list[str]:
-    if program == HELM:
+    if program in {HELM, KARPENTER}:
         return ["-trimpath", "-ldflags", "-s -w"]
     # Without the version the API server calls itself v0.0.0, and refuses to emulate itself.
     major, minor, _ = kubernetes_version().removeprefix("v").split(".")
@@ -129,8 +137,20 @@ def _build(name: str, notify: Notify) -> None:
     if child.returncode != 0:
         lines = log.read_text(errors="replace").splitlines()[-3:]
         raise InputError(f"{name} could not be built, see {log}: {lines}")
+    if name == KARPENTER:
+        _copy_definitions(folder)
     # In one rename: an interrupted build leaves nothing that looks complete.
     draft.rename(folder / name)
+
+
+def _copy_definitions(folder: Path) -> None:
+    """Karpenter's definitions are part of its module, which a cache of programs does not have."""
+    command = [_go(), "list", "-m", "-f", "{{.Dir}}", _KARPENTER]
+    module = _module(KARPENTER)
+    done = subprocess.run(command, cwd=module, capture_output=True, text=True, check=True)  # noqa: S603
+    (folder / "crds").mkdir(exist_ok=True)
+    for file in Path(done.stdout.strip()).glob("**/apis/crds/*.yaml"):
+        shutil.copyfile(file, folder / "crds" / file.name)
 
 
 def _wait(child: "subprocess.Popen[bytes]", name: str, notify: Notify) -> None:

@@ -40,7 +40,7 @@ HomeOption = Annotated[
 )
 def build(
     everything: Annotated[
-        bool, typer.Option("--all", help="Scheduler and controller manager, too.")
+        bool, typer.Option("--all", help="Scheduler, controller manager and Karpenter, too.")
     ] = False,
     json: JsonOption = None,
 ) -> None:
@@ -49,7 +49,8 @@ def build(
     names = programs.CONTROL_PLANE if everything else programs.API_SERVER
     folder = programs.build(names, notify=console.print)
     console.print(f"Kubernetes {programs.kubernetes_version()}: {', '.join(names)} in {folder}")
-    programs.build([programs.HELM], notify=console.print)
+    others = [programs.HELM, programs.KARPENTER] if everything else [programs.HELM]
+    programs.build(others, notify=console.print)
     console.print(f"Helm: {programs.helm()}")
     if json:
         found = {"folder": str(folder), "programs": list(names), "helm": str(programs.helm())}

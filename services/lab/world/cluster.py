@@ -23,6 +23,7 @@ from services.lab.world.nodes import Node, NodePools, Pool, Waiting
 _DEPLOYMENTS: Final = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 _HPAS: Final = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
 _JSON: Final = {"Content-Type": "application/json"}
+_MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 _AT_ONCE: Final = 8
 
 
@@ -101,6 +102,15 @@ class RealCluster:
         await self.post(services, manifests.metrics_service(port))
         apis = "/apis/apiregistration.k8s.io/v1/apiservices"
         await self.post(apis, manifests.metrics_api(port))
+
+    async def roll_out(self, apps: list[int], release: str) -> None:
+        """Begin rollouts: every pod is replaced, as the Deployment controller does it."""
+        annotations = {"annotations": {"lab/release": release}}
+        body = encoded({"spec": {"template": {"metadata": annotations}}})
+        await self._all(
+            self._api.request("PATCH", f"{_DEPLOYMENTS}/{self.names[app]}", None, body, _MERGE)
+            for app in apps
+        )
 
     async def watch(self) -> None:
         """Follow the Deployments until cancelled."""

@@ -25,8 +25,9 @@ from models.sim.state import BOUND, COLD, NONE, ROOM_CPU, ROOM_MEMORY
 from models.sim.traffic import begin_minute, lay_waves
 from models.sim.world import World
 
-PLAYED: Final = frozenset({"Traffic"})
-"""Kinds of events that are played; the others happen to pods and nodes, which are real here."""
+PLAYED: Final = frozenset({"Traffic", "Deploy"})
+"""Kinds of events that are played. A deploy is a real rollout; the others happen to pods and nodes,
+which are real here."""
 _CORES: Final = 8
 """Of the lab's nodes: with the 64 of the example cluster a small world would fit on one."""
 _AT_ONCE: Final = 100.0
@@ -108,6 +109,11 @@ class Load:
     def finished(self) -> bool:
         """Whether the scenario has ended."""
         return self.world.tick >= self.world.timeline.total_ticks
+
+    def deploys(self) -> list[int]:
+        """Apps whose rollout begins at this tick."""
+        due = self.world.given.script.deploy_tick[0]
+        return [int(app) for app in np.flatnonzero(due == self.world.tick)]
 
     def step(self, pods: Pods, nodes: Mapping[str, PoolNodes]) -> None:
         """Serve one tick with these pods, and bill these nodes by pool."""

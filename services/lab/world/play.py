@@ -155,6 +155,7 @@ class _Stage:
             _check(following)
             tick, pods = load.world.tick, self._kubelets.pods
             counted = self._cluster.count(pods)
+            await self._cluster.roll_out(load.deploys(), str(tick))
             load.step(counted, self._cluster.pools(pods, tick))
             self._count(tally, counted)
             self._show_metrics(pods)

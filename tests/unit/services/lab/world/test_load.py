@@ -54,5 +54,17 @@ def test_what_is_observed_of_pools_is_what_there_is() -> None:
 
 
 def test_a_scenario_that_moves_pods_is_refused() -> None:
-    with pytest.raises(InputError, match="Deploy cannot be played"):
-        Load(CLUSTER, load_scenario("cascade", CLUSTER), 0)
+    with pytest.raises(InputError, match="ZoneLoss cannot be played"):
+        Load(CLUSTER, load_scenario("zone-loss", CLUSTER), 0)
+
+
+def test_rollouts_begin_at_the_ticks_of_the_simulators_deploys() -> None:
+    scenario = load_scenario("infra/lab/scenarios/cascade.yaml", CLUSTER)
+    load = Load(CLUSTER, scenario, 7)
+    due = load.world.given.script.deploy_tick[0].tolist()
+    found: dict[int, int] = {}
+    while not load.finished:
+        found |= dict.fromkeys(load.deploys(), load.world.tick)
+        load.world.state.env["tick"] += 1
+    assert found == {app: tick for app, tick in enumerate(due) if tick >= 0}
+    assert found

@@ -217,26 +217,35 @@ def commander_files(
 
 
 def soldier_network(need: float = 1.0, bad: str = "", slope: float = 0.0) -> bytes:
-    """A Soldiers' network: a constant, plus the sum of the inputs times the slope, in its range.
+    """A Soldiers' network: a constant, plus the sum of a member's features times the slope.
 
-    `bad` is what becomes of that, as for a Commander's.
+    Within the range of the output. `bad` is what becomes of that, as for a Commander's.
     """
-    (output,), (given,) = contract.SOLDIER_OUTPUTS, contract.SOLDIER_INPUTS
+    output = contract.SOLDIER_OUTPUTS[0]
+    columns = len(contract.MEMBER_COLUMNS)
     initial = [
-        weights("w", np.full((len(contract.APP_COLUMNS), 1), slope)), weights("b", [need]),
-        weights("low", output.low), weights("high", output.high), weights("zero", 0.0),
+        weights("w", np.full((columns, 1), slope)), weights("b", [need]),
+        weights("nothing", np.zeros((columns, 1))), weights("one", [1.0]),
+        weights("axis", [2], np.int64), weights("low", output.low), weights("high", output.high),
+        weights("zero", 0.0),
     ]  # fmt: skip
-    nodes = [node("MatMul", ["app", "w"], "m"), node("Add", ["m", "b"], "a")]
+    nodes = [
+        node("MatMul", ["member", "w"], "m"), node("Squeeze", ["m", "axis"], "s"),
+        node("Add", ["s", "b"], "a"), node("MatMul", ["member", "nothing"], "n"),
+        node("Squeeze", ["n", "axis"], "z"), node("Add", ["z", "one"], "cpu"),
+    ]  # fmt: skip
     if bad:
-        more_nodes, more_initial = _spoiled(bad, "app", "a", "need")
+        more_nodes, more_initial = _spoiled(bad, "member", "a", "need")
         nodes, initial = [*nodes, *more_nodes], [*initial, *more_initial]
     elif output.low <= need <= output.high:
         nodes.append(node("Clip", ["a", "low", "high"], "need"))
     else:
         nodes.append(node("Identity", ["a"], "need"))
-    graph = helper.make_graph(
-        nodes, "planted", [port("app", given.shape)], [port("need", output.shape)], initial
-    )
+    ports = [
+        [port(one.name, one.shape) for one in group]
+        for group in (contract.SOLDIER_INPUTS, contract.SOLDIER_OUTPUTS)
+    ]
+    graph = helper.make_graph(nodes, "planted", ports[0], ports[1], initial)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     data: bytes = made.SerializeToString()
     return data

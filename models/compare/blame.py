@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F64, I32
 from models.compare.fork import Fork, Played, totals, weights_of
 from models.compare.levers import MOST_NEED, Known, foresee
 from models.control.budget import Directive
@@ -28,7 +28,7 @@ from models.control.demand import AppSignals
 from models.control.hierarchy import Heuristic
 from models.control.parameters import Parts
 from models.control.report import Report
-from models.control.residual import Advisers, Residual, neutral
+from models.control.residual import Advisers, AppFactors, Residual, neutral, no_factors
 from models.control.tuned import tuned_parameters
 from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast, ticks_per_minute
@@ -141,10 +141,10 @@ class _Told:
         factor = np.broadcast_to(np.where(losing, _HEADROOM, 1.0), report.work.shape)
         return neutral(tick.size)._replace(headroom=factor)
 
-    def soldier(self, _status: I32, _signals: AppSignals, _directive: Directive, /) -> F32:
+    def soldier(self, _status: I32, _signals: AppSignals, _directive: Directive, /) -> AppFactors:
         soon = self._known.at(self._world.tick // self._per_minute).app_soon
-        found: F32 = np.clip(soon, np.float32(1), MOST_NEED)
-        return found
+        found = no_factors(len(soon))
+        return found._replace(need=np.clip(soon, np.float32(1), MOST_NEED))
 
 
 def blame(played: Played, breach: Breach, replayed: Callable[[], None] = lambda: None) -> Blame:

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster import rows
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F64, I32
 from models.compare.fork import Fork, Played, Totals, totals, weights_of
 from models.control.budget import Directive
 from models.control.demand import AppSignals
 from models.control.report import Report
-from models.control.residual import Advisers, Residual, neutral
+from models.control.residual import Advisers, AppFactors, Residual, neutral, no_factors
 from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast
 from models.inputs.errors import InputError, did_you_mean
@@ -117,15 +117,15 @@ class _Changed:
         }
         return found._replace(**scaled)
 
-    def soldier(self, status: I32, signals: AppSignals, directive: Directive, /) -> F32:
+    def soldier(self, status: I32, signals: AppSignals, directive: Directive, /) -> AppFactors:
         given = self._given.soldier
-        found = neutral(status.shape[0]).need
+        found = no_factors(status.shape[0])
         if given is not None:
             found = given(status, signals, directive)
         if "need" not in self._factors or not self._begin <= self._world.tick < self._end:
             return found
         of_apps = self._factors["need"][0, status[:, rows.DOMAIN]]
-        return _times(found, of_apps).astype(np.float32)
+        return found._replace(need=_times(found.need, of_apps).astype(np.float32))
 
 
 def _factors(changes: tuple[Change, ...], names: tuple[str, ...]) -> dict[str, F64]:

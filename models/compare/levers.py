@@ -38,6 +38,8 @@ _APP_AHEAD_MIN: Final = 4
 """Minutes that it looks ahead at an app's demand: pods start within."""
 MOST_NEED: Final = np.float32(1.5)
 """Largest factor on an app's need."""
+_MOST_CPU: Final = np.float32(1.5)
+"""Largest factor on an app's CPU request."""
 _LOSS_AHEAD_MIN: Final = 10
 """Minutes before a loss of capacity from which the oracle prepares for it."""
 _SOON, _LATER = HORIZONS_MIN.index(5), HORIZONS_MIN.index(15)
@@ -140,6 +142,11 @@ def _need_always(known: Foresight, _world: World) -> Residual:
     return neutral(len(known.rising))._replace(need=np.full_like(known.app, 1.1))
 
 
+def _cpu_soon(known: Foresight, _world: World) -> Residual:
+    larger = np.where(known.app_soon > _RISE, np.minimum(known.app_soon, _MOST_CPU), 1.0)
+    return neutral(len(known.rising))._replace(cpu=larger.astype(np.float32))
+
+
 class LeverOracle(Heuristic):
     """The tuned heuristic with one lever moved by an oracle."""
 
@@ -225,3 +232,4 @@ belief_oracle = _entrant(_belief, "oracle")
 need = _entrant(_need)
 need_soon = _entrant(_need_soon)
 need_always = _entrant(_need_always)
+cpu_soon = _entrant(_cpu_soon)

@@ -49,13 +49,14 @@ def usable_residual(residual: Residual, level: I8, domain: I32) -> Residual:
     if not without.any():
         return residual
     rows = np.arange(domain.shape[0])[:, None]
-    need = _neutral_where(without[rows, domain], residual.need.astype(np.float64))
+    alone = without[rows, domain]
     # Spare nodes are the whole cluster's: no policy lowers them for a domain that does without it.
     any_without: Mask = without.max(axis=1, keepdims=True)
     return Residual(
         headroom=_neutral_where(without, residual.headroom),
         urgency=_neutral_where(without, residual.urgency),
-        need=need.astype(np.float32),
+        need=_neutral_where(alone, residual.need.astype(np.float64)).astype(np.float32),
+        cpu=_neutral_where(alone, residual.cpu.astype(np.float64)).astype(np.float32),
         comfort=_neutral_where(without, residual.comfort),
         spare=_neutral_where(any_without, residual.spare),
         pods=_unbelieved_where(without, residual.pods),

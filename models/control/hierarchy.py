@@ -23,7 +23,7 @@ from models.control.fallback import (
     usable_residual,
 )
 from models.control.parameters import Parameters, Parts
-from models.control.residual import Advisers, Residual, neutral
+from models.control.residual import Advisers, Residual, factors_of, neutral
 from models.control.soldiers import Soldiers, SoldiersState
 from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast, ticks_per_minute
@@ -116,11 +116,12 @@ class Heuristic:
         directive = usable_directive(decision.directive, level)
         residual = residual or neutral(tick.size)
         if self._advisers.soldier is not None:
-            residual = residual._replace(need=self._advisers.soldier(apps, signals, directive))
+            factors = self._advisers.soldier(apps, signals, directive)
+            residual = residual._replace(**factors._asdict())
         residual = usable_residual(residual, level, apps[:, rows.DOMAIN])
         # Soldiers first, under the last directive: their report is what the Commander decides on.
         report = self._soldiers.step(
-            tick, apps, signals, directive, state.soldiers, plan, residual.need
+            tick, apps, signals, directive, state.soldiers, plan, factors_of(residual)
         )
         # By epoch, not by tick: when a minute's first tick is lost, the next one decides.
         epoch = tick // self._every

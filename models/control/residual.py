@@ -26,6 +26,8 @@ class Residual(NamedTuple):
     """[E, D] on the urgency, and on the distress that makes others give way."""
     need: F32
     """[E, A] on the pods that an app needs."""
+    cpu: F32
+    """[E, A] on the first CPU request of an app; 1 or more, as no pod becomes smaller than that."""
     comfort: F64
     """[E, D] on what a domain's Soldier wants beyond its essential work, as a claim on capacity."""
     spare: F64
@@ -34,6 +36,19 @@ class Residual(NamedTuple):
     """[E, D, H] weights of the forecast growth at each horizon, added to what pods prepare for."""
     nodes: F64
     """[E, D, H] the same for what nodes are requested for."""
+
+
+class AppFactors(NamedTuple):
+    """The Soldiers' part of a residual. Fields without columns change nothing."""
+
+    need: F32
+    cpu: F32
+
+
+def no_factors(environments: int) -> AppFactors:
+    """Change nothing, at no cost."""
+    nothing = np.ones((environments, 0), np.float32)
+    return AppFactors(nothing, nothing)
 
 
 class CommanderAdviser(Protocol):
@@ -47,10 +62,10 @@ class CommanderAdviser(Protocol):
 
 
 class SoldierAdviser(Protocol):
-    """A Soldier's policy: from what a Soldier knows of its apps to factors on their need."""
+    """A Soldier's policy: from what a Soldier knows of its apps to factors on each."""
 
-    def __call__(self, status: I32, signals: AppSignals, directive: Directive, /) -> F32:
-        """[E, A] for this tick."""
+    def __call__(self, status: I32, signals: AppSignals, directive: Directive, /) -> "AppFactors":
+        """For this tick."""
         ...
 
 
@@ -68,11 +83,17 @@ def neutral(environments: int) -> Residual:
         headroom=nothing,
         urgency=nothing,
         need=nothing.astype(np.float32),
+        cpu=nothing.astype(np.float32),
         comfort=nothing,
         spare=nothing,
         pods=nothing[..., None],
         nodes=nothing[..., None],
     )
+
+
+def factors_of(residual: Residual) -> AppFactors:
+    """The Soldiers' part."""
+    return AppFactors(residual.need, residual.cpu)
 
 
 def scale_headroom(headroom: F64, factor: F64) -> F64:

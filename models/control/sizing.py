@@ -59,6 +59,8 @@ _MEMORY_FULL: Final = np.float32(0.92)
 """Memory used over requested at which a pod gets more."""
 _MEMORY_STEP: Final = 1.25
 """Factor of one step; each step counts the whole app in the blast radius."""
+_RESIZE_FROM: Final = 0.1
+"""Smallest change of a size, as a share of it, that a policy may ask for."""
 _RETURN_BELOW: Final = np.float32(0.75)
 """Need at the first size, over the maximum of replicas, at which an app returns to that size."""
 
@@ -291,6 +293,27 @@ def wish_sizes(
         )
         if features[_MEMORY_USE, app] > _MEMORY_FULL and larger > memory[app]:
             wishes.memory[app] = math.ceil(larger)
+
+
+@kernel
+def enlarge(
+    apps: Apps, features: F32, factor: F32, first: FirstSizes, e: int, wishes: Wishes
+) -> None:
+    """Make pods larger by a policy's `factor` [A] of 1 or more; [0] without a policy.
+
+    A pod that grows in place has its capacity before a new one has started. The factor is on the
+    first size, not on the present one: repeated, it would add up.
+    """
+    cpu, owners = apps.status[rows.CPU_REQUEST], first.cpu[e]
+    for app in range(factor.size):
+        if factor[app] <= _ONE or features[_MISSING, app] > 0.0 or features[_ACTIVE, app] == 0.0:
+            continue
+        largest = min(int(LARGEST_CPU * owners[app]), _LARGEST_SIZE)
+        asked = min(largest, math.ceil(owners[app] * factor[app] / _CPU_STEP) * _CPU_STEP)
+        # Resizes touch every pod of the app: a small one is not worth it.
+        if abs(asked - cpu[app]) <= _RESIZE_FROM * cpu[app]:
+            asked = cpu[app]
+        wishes.cpu[app] = max(wishes.cpu[app], asked)
 
 
 @kernel

@@ -34,12 +34,14 @@ from models.control.report import (
     sum_apps,
     unseen_seconds,
 )
+from models.control.residual import AppFactors, no_factors
 from models.control.safety import Apps, Bounds, Wishes, enforce
 from models.control.sizing import (
     Damping,
     NeedLevels,
     SizingMemory,
     compute_need,
+    enlarge,
     give_way,
     keep_sizes,
     start_sizing_memory,
@@ -81,6 +83,8 @@ class SoldierInputs(NamedTuple):
     """[E, D]."""
     may_hold: F64
     """[E, 2, D] millicores and MiB."""
+    cpu_factor: F32
+    """[E, A] a policy's factor on each first CPU request, 1 or more; [E, 0] without a policy."""
 
 
 class Constants(NamedTuple):
@@ -135,14 +139,14 @@ class Soldiers:
         directive: Directive,
         state: SoldiersState,
         plan: Plan,
-        need_factor: F32 | None = None,
+        factors: AppFactors | None = None,
     ) -> Report:
         """Fill replicas, sizes and reasons of the plan, and report to the Commander.
 
-        `status` is [E, STATUS, A]. `need_factor` is a policy's, [E, A], or [E, 0] for none.
+        `status` is [E, STATUS, A]. `factors` are a policy's, [E, A], or [E, 0] for none.
         """
         self._take_release(tick, directive, state)
-        inputs = self._inputs(tick, status, signals, directive, need_factor)
+        inputs = self._inputs(tick, status, signals, directive, factors)
         sums = empty_sums(tick.size, self._inventory.priority.size)
         _decide(inputs, state, self._constants, self._work, self._triage, plan, sums)
         return as_report(sums)
@@ -170,20 +174,19 @@ class Soldiers:
         status: I32,
         signals: AppSignals,
         directive: Directive,
-        need_factor: F32 | None,
+        factors: AppFactors | None,
     ) -> SoldierInputs:
         budget = directive.budget
         # Divided here, once per domain: the kernel only multiplies, once per app.
         more = 1.0 + budget.headroom
-        if need_factor is None:
-            # Not None in the kernels: numba would compile all of them once more for that type.
-            need_factor = np.ones((tick.size, 0), np.float32)
+        # Not None in the kernels: numba would compile all of them once more for that type.
+        factors = factors or no_factors(tick.size)
         levels = NeedLevels(
             per_target=(more / self._target).astype(np.float32),
             per_surge=(more / self._surge).astype(np.float32),
             per_foreseen=(more / self._foreseen).astype(np.float32),
             growth=directive.growth.astype(np.float32),
-            factor=need_factor,
+            factor=factors.need,
         )
         return SoldierInputs(
             tick,
@@ -192,6 +195,7 @@ class Soldiers:
             levels,
             urgency=budget.urgency.astype(np.float32),
             may_hold=self.may_hold(tick, budget),
+            cpu_factor=factors.cpu,
         )
 
 
@@ -266,6 +270,7 @@ def _wish(
     if constants.vertical:
         # At the level up to which apps give way, not at their target: pods do not grow for comfort.
         wish_sizes(apps, features, damping.give_way_level, most, state.first, e, wishes)
+        enlarge(apps, features, inputs.cpu_factor[e], state.first, e, wishes)
     else:
         keep_sizes(apps, wishes)
 

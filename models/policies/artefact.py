@@ -4,6 +4,7 @@ The only module here that imports onnxruntime.
 """
 
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from models.policies.advisers import in_blocks
 from models.policies.contract import INPUTS, OUTPUTS, SOLDIER_INPUTS, SOLDIER_OUTPUTS, VERSION
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
+from models.policies.soldier_inputs import SoldierInputs
 
 NETWORK: Final = "network.onnx"
 CARD: Final = "card.json"
@@ -84,19 +86,19 @@ class CommanderSession:
 
 
 class SoldierSession:
-    """An open Soldiers' policy; answers for blocks of apps."""
+    """An open Soldiers' policy; answers for blocks of domains."""
 
     def __init__(self, path: Path) -> None:
         self._session = _open(path, SOLDIER)
         self._names = [tensor.name for tensor in SOLDIER_OUTPUTS]
 
-    def __call__(self, inputs: F32, /) -> F32:
-        """[E, A] factors, of [E, A, APP_COLUMNS]."""
+    def __call__(self, inputs: SoldierInputs, /) -> Answer:
+        """The outputs by name, [E, D, MEMBERS] each."""
         return in_blocks(self._block, inputs)
 
-    def _block(self, rows: F32) -> F32:
-        found: F32 = self._session.run(self._names, {"app": rows})[0]
-        return found
+    def _block(self, rows: Mapping[str, F32]) -> Answer:
+        found = self._session.run(self._names, dict(rows))
+        return dict(zip(self._names, found, strict=True))
 
 
 def _open(path: Path, kind: str) -> ort.InferenceSession:

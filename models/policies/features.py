@@ -5,26 +5,35 @@ from typing import Final
 
 from models.cluster.arrays import F32
 from models.inputs.errors import InputError
-from models.policies.contract import COLUMNS
+from models.policies.contract import COMMANDER_COLUMNS, MEMBER_COLUMNS, SOLDIER_COLUMNS
 from models.policies.inputs import CommanderInputs
+from models.policies.soldier_inputs import SoldierInputs
 from models.registry.drift import FEATURES, Reference
 from models.registry.load import Artefact
 from models.registry.manifest import Kind
 
-_COMMANDER: Final = ("domain", "pool", "cluster")
-"""Inputs that change; the others are what the cluster file declares."""
-_SOLDIER: Final = ("app",)
+_COLUMNS: Final[Mapping[Kind, Mapping[str, tuple[str, ...]]]] = {
+    "commander-policy": COMMANDER_COLUMNS,
+    "soldier-policy": SOLDIER_COLUMNS,
+}
+"""Of the inputs that change; the others are what the cluster file declares, or limits."""
+_APPS: Final = MEMBER_COLUMNS.index("apps")
 
 
 def commander_features(inputs: CommanderInputs) -> dict[str, F32]:
     """Values of each feature, such as `domain.rps`."""
     arrays = inputs._asdict()
-    return _by_name({name: arrays[name] for name in _COMMANDER})
+    return _by_name({name: arrays[name] for name in COMMANDER_COLUMNS}, COMMANDER_COLUMNS)
 
 
-def soldier_features(inputs: F32) -> dict[str, F32]:
-    """Values of each feature, such as `app.rps`; `inputs` [..., APP_COLUMNS]."""
-    return _by_name({"app": inputs})
+def soldier_features(inputs: SoldierInputs, domain: int) -> dict[str, F32]:
+    """Values of each feature of a domain, such as `member.rps`, of the members that have apps."""
+    members = inputs.member[..., domain, :, :]
+    arrays = {
+        "domain": inputs.domain[..., domain, :],
+        "member": members[members[..., _APPS] > 0.0],
+    }
+    return _by_name(arrays, SOLDIER_COLUMNS)
 
 
 def reference_of(artefact: Artefact) -> Reference | None:
@@ -42,13 +51,12 @@ def reference_of(artefact: Artefact) -> Reference | None:
 
 def feature_names(kind: Kind) -> tuple[str, ...]:
     """Names of all features of a policy."""
-    ports = _COMMANDER if kind == "commander-policy" else _SOLDIER
-    return tuple(f"{port}.{name}" for port in ports for name in COLUMNS[port])
+    return tuple(f"{port}.{name}" for port, names in _COLUMNS[kind].items() for name in names)
 
 
-def _by_name(arrays: Mapping[str, F32]) -> dict[str, F32]:
+def _by_name(arrays: Mapping[str, F32], columns: Mapping[str, tuple[str, ...]]) -> dict[str, F32]:
     return {
         f"{port}.{name}": values[..., column]
         for port, values in arrays.items()
-        for column, name in enumerate(COLUMNS[port])
+        for column, name in enumerate(columns[port])
     }

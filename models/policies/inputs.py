@@ -1,31 +1,25 @@
-"""What the networks see: the arguments of the heuristic's own decisions, normalised.
+"""What the Commander's network sees: the arguments of the heuristic's own decision, normalised.
 
-The Commander's: the Soldiers' reports, the pools, the forecast and what is declared. A Soldier's:
-the features of its apps, and its directive. No memory of their own, so that a process that restarts
-decides the same; and no budget and no earlier action, because policies that were cloned with them
-copied the past.
+They are the Soldiers' reports, the pools, the forecast and what is declared. No memory, so that a
+process that restarts decides the same; and no budget and no earlier action, because policies that
+were cloned with them copied the past.
 """
 
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
 from models.cluster.inventory import Inventory
-from models.control.budget import Directive
-from models.control.demand import AppSignals
 from models.control.report import Report
-from models.features.normalise import by_feature, empty_features, normalise
 from models.features.pools import PoolReadings
-from models.features.table import APP
 from models.forecaster.port import Forecast
 
-_LEAST: Final = 1e-6
-_MOST: Final = 5.0
+LEAST: Final = 1e-6
+MOST: Final = 5.0
 """Bound of every input."""
-_PRIORITIES: Final = 4
-_MANY_APPS, _MANY_RPS, _MANY_NODES = 100.0, 1e6, 100.0
+PRIORITIES: Final = 4
+MANY_APPS, _MANY_RPS, _MANY_NODES = 100.0, 1e6, 100.0
 _DEAR: Final = 5.0
 """Money per hour and node."""
 _MOST_GROWTH: Final = 4.0
@@ -54,13 +48,13 @@ def commander_inputs(
     inventory: Inventory,
 ) -> CommanderInputs:
     """The inputs of one decision of every environment."""
-    total = np.maximum(pools.cpu.sum(axis=1, keepdims=True), _LEAST)
+    total = np.maximum(pools.cpu.sum(axis=1, keepdims=True), LEAST)
     shape = report.work.shape
-    declared = np.eye(_PRIORITIES)[np.minimum(inventory.priority, _PRIORITIES - 1)]
+    declared = np.eye(PRIORITIES)[np.minimum(inventory.priority, PRIORITIES - 1)]
     columns = [
         *(np.broadcast_to(column, shape) for column in declared.T),
         np.broadcast_to(inventory.floor_share, shape),
-        np.sqrt(report.apps / _MANY_APPS),
+        np.sqrt(report.apps / MANY_APPS),
         np.sqrt(report.rps / _MANY_RPS),
         report.held / total,
         *_per_held(report),
@@ -68,53 +62,17 @@ def commander_inputs(
         *_ahead(tick, report.rps, forecast),
     ]
     return CommanderInputs(
-        domain=_finite(np.stack(columns, axis=2)),
-        pool=_finite(np.stack(_of_pools(pools), axis=2)),
-        cluster=_finite(np.stack(_of_cluster(pools, report, total[:, 0], inventory), axis=1)),
-        calls=_finite(inventory.calls),
+        domain=finite(np.stack(columns, axis=2)),
+        pool=finite(np.stack(_of_pools(pools), axis=2)),
+        cluster=finite(np.stack(_of_cluster(pools, report, total[:, 0], inventory), axis=1)),
+        calls=finite(inventory.calls),
         uses=_uses(inventory, pools.ready.shape[1]),
     )
 
 
-def soldier_inputs(
-    status: I32, signals: AppSignals, directive: Directive, inventory: Inventory
-) -> F32:
-    """[E, A, APP_COLUMNS] of every app, finite and bounded.
-
-    An app reads the same in a process that holds its domain alone.
-    """
-    environments, _, apps = status.shape
-    domain = status[:, rows.DOMAIN]
-    row = np.arange(environments)[:, None]
-    plain = empty_features(environments, 0, 0, 0, 0)
-    features = normalise(plain._replace(app=by_feature(signals.features))).app
-    declared = np.eye(_PRIORITIES)[np.minimum(inventory.priority, _PRIORITIES - 1)][domain]
-    surge = signals.load / np.maximum(signals.usual, _LEAST) - 1.0
-    depth = inventory.tier / np.maximum(inventory.tiers[inventory.domain] - 1, 1)
-    added = (
-        surge, *np.moveaxis(declared, 2, 0), directive.budget.urgency[row, domain],
-        10.0 * directive.budget.headroom[row, domain], directive.growth[row, domain] - 1.0,
-        _domain_trend(signals.features, domain, inventory.priority.size),
-        np.broadcast_to(depth, (environments, apps)),
-    )  # fmt: skip
-    return np.concatenate((_finite(features), _finite(np.stack(added, axis=2))), axis=2)
-
-
-def _domain_trend(features: F32, domain: I32, domains: int) -> F64:
-    """[E, A] trend of the requests of the app's domain, weighted by requests."""
-    rps, trend = features[:, APP.at("rps")], features[:, APP.at("rps_trend")]
-    found = np.empty(rps.shape)
-    for e in range(rps.shape[0]):
-        # In the order of the apps, so that a domain sums alike beside others and alone.
-        total = np.bincount(domain[e], rps[e], domains)
-        rising = np.bincount(domain[e], rps[e] * trend[e], domains)
-        found[e] = (rising / np.maximum(total, _LEAST))[domain[e]]
-    return found
-
-
 def _per_held(report: Report) -> list[F64]:
     """Sums of cores over the cores that the domain holds; memory in GiB per core."""
-    held = np.maximum(report.held, _LEAST)
+    held = np.maximum(report.held, LEAST)
     cores = (
         report.work, report.essential, report.kept, report.wanted, report.pending, report.distress,
     )  # fmt: skip
@@ -127,7 +85,7 @@ def _ahead(tick: I32, rps: F64, forecast: Forecast | None) -> list[F64]:
     if forecast is None:
         return [np.zeros_like(rps)] * (1 + 9)
     usable = (tick <= forecast.valid_until_tick)[:, None]
-    usable = usable & np.isfinite(forecast.domain).all(axis=(2, 3)) & (rps > _LEAST)
+    usable = usable & np.isfinite(forecast.domain).all(axis=(2, 3)) & (rps > LEAST)
     ratio = (
         np.where(usable[..., None, None], forecast.domain, 1.0)
         / np.where(usable, rps, 1.0)[..., None, None]
@@ -142,8 +100,8 @@ def _of_pools(pools: PoolReadings) -> list[F64]:
     return [
         np.sqrt(pools.ready / _MANY_NODES),
         pools.coming / ready,
-        pools.free_cpu / np.maximum(pools.cpu, _LEAST),
-        pools.free_memory / np.maximum(pools.memory, _LEAST),
+        pools.free_cpu / np.maximum(pools.cpu, LEAST),
+        pools.free_memory / np.maximum(pools.memory, LEAST),
         (pools.quota - pools.ready - pools.coming) / np.maximum(pools.quota, 1.0),
         np.broadcast_to(pools.price / _DEAR, pools.ready.shape),
     ]
@@ -167,8 +125,8 @@ def _uses(inventory: Inventory, pools: int) -> F32:
     return uses
 
 
-def _finite(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]] | F32) -> F32:
+def finite(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]] | F32) -> F32:
     """Bounded float32; what is not a number reads as nothing."""
-    known = np.nan_to_num(values, nan=0.0, posinf=_MOST, neginf=-_MOST)
-    bounded: F32 = np.clip(known, -_MOST, _MOST).astype(np.float32)
+    known = np.nan_to_num(values, nan=0.0, posinf=MOST, neginf=-MOST)
+    bounded: F32 = np.clip(known, -MOST, MOST).astype(np.float32)
     return bounded

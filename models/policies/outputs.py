@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 
 from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32, Mask
-from models.control.residual import Residual, neutral
-from models.features.table import APP
-from models.policies.contract import NEED_SPAN, OUTPUTS, Tensor
+from models.control.residual import AppFactors, Residual, neutral, no_factors
+from models.policies.contract import OUTPUTS, SOLDIER_OUTPUTS, Tensor
+from models.policies.soldier_inputs import Apps
 
 _RANGES: Final = {tensor.name: tensor for tensor in OUTPUTS}
 _FACTORS: Final = ("headroom", "urgency", "comfort")
 _WEIGHTS: Final = ("pods", "nodes")
-
-_MISSING: Final = APP.at("missing")
 
 Answer = Mapping[str, NDArray[np.float32]]
 
@@ -41,16 +39,22 @@ def residual_of(answer: Answer, priority: I32) -> Residual:
     return neutral(environments)._replace(**found)
 
 
-def need_of(answer: F32, status: I32, features: F32, priority: I32) -> F32:
-    """[E, A] factors on the need of apps, from the network's output of the same shape.
+def factors_of(answer: Answer, apps: Apps, status: I32, priority: I32) -> AppFactors:
+    """The factors of each app, from those of its member; an output that is missing changes nothing.
 
-    `features` [E, APP, A]. An app without a sample is left to the heuristic: what the network saw
-    of it is old.
+    An app without a sample is left to the heuristic: what the network saw of it is old.
     """
-    known = np.isfinite(answer) & (features[:, _MISSING] == 0) & (status[:, rows.ACTIVE] == 1)
-    factor = np.where(known, np.clip(answer, 1.0 / NEED_SPAN, NEED_SPAN), 1.0)
     highest = (priority == priority.min())[status[:, rows.DOMAIN]]
-    return np.where(highest, np.maximum(factor, 1.0), factor).astype(np.float32)
+    found: dict[str, F32] = no_factors(status.shape[0])._asdict()
+    for port in SOLDIER_OUTPUTS:
+        if port.name not in answer:
+            continue
+        of_members = answer[port.name].reshape(status.shape[0], -1)
+        asked = np.take_along_axis(of_members, apps.member, axis=1)
+        known = apps.known & np.isfinite(asked)
+        factor = np.where(known, np.clip(asked, port.low, port.high), 1.0)
+        found[port.name] = np.where(highest, np.maximum(factor, 1.0), factor).astype(np.float32)
+    return AppFactors(**found)
 
 
 def _bounded(values: NDArray[np.float32], tensor: Tensor, highest: Mask) -> F64:

@@ -37,6 +37,10 @@ _PORTS: Final[Mapping[Kind, tuple[Any, Any]]] = {
     "commander-policy": (contract.INPUTS, contract.OUTPUTS),
     "soldier-policy": (contract.SOLDIER_INPUTS, contract.SOLDIER_OUTPUTS),
 }
+_COLUMNS: Final[Mapping[Kind, Mapping[str, tuple[str, ...]]]] = {
+    "commander-policy": contract.COMMANDER_COLUMNS,
+    "soldier-policy": contract.SOLDIER_COLUMNS,
+}
 
 
 def features_sha256(kind: Kind) -> str:
@@ -46,7 +50,8 @@ def features_sha256(kind: Kind) -> str:
         {
             "contract": contract.VERSION,
             "inputs": [(port.name, port.shape, port.unit) for port in inputs],
-            "columns": [contract.COLUMNS.get(port.name, ()) for port in inputs],
+            "steps": contract.STEPS if kind == "soldier-policy" else (),
+            "columns": [_COLUMNS[kind].get(port.name, ()) for port in inputs],
         }
     )
 

@@ -36,7 +36,10 @@ POLICY_OUTPUTS: Final[Mapping[Kind, Mapping[str, Bound]]] = {
         "nodes": Bound(3, -1.0, 1.0, "weights of the growth that nodes are requested for"),
         "spare": _factor(2, 3.0, "spare nodes"),
     },
-    "soldier-policy": {"need": _factor(2, 1.5, "the pods that an app needs")},
+    "soldier-policy": {
+        "need": _factor(2, 1.5, "the pods that an app needs"),
+        "cpu": Bound(2, 1.0, 2.0, "factor on the first CPU request of an app"),
+    },
 }
 """What a policy may move: the fields of `models.control.residual.Residual`. It has one output or
 more; what it lacks changes nothing."""

@@ -31,6 +31,11 @@ class Args(NamedTuple):
     agent: str = "commander"
     seed: int = 0
     apps: int = 155
+    """Of the worlds to judge in, and to learn in at last."""
+    smaller: tuple[int, ...] = ()
+    """Apps of the worlds to learn in before, stage after stage, each as long as the last one."""
+    drawn: int = 8
+    """Randomised worlds beside the scenarios of the example cluster; as many others judge."""
     world_seeds: tuple[int, ...] = tuple(range(6))
     """Of the worlds to learn in."""
     judge_seeds: tuple[int, ...] = (6, 7, 8, 9)
@@ -63,12 +68,12 @@ class Args(NamedTuple):
     value_weight: float = 0.5
     most_gradient: float = 0.5
     levers: tuple[str, ...] = ("headroom",)
-    """Outputs that a Commander moves; the others stay neutral."""
+    """Outputs that the policy moves; the others stay neutral."""
     oracle: tuple[float, float] = (0.9, 1.2)
     """Headroom of the oracle that a Commander imitates first, where nothing is coming and where
     something is."""
     expectile: float = 0.5
-    """Of the oracle's action given what the policy sees; above a half, doubt resolves upwards."""
+    """Of the oracle's headroom given what a Commander sees; above a half, doubt is resolved up."""
     most_nodes: float | None = None
     """Cap on node-hours over the heuristic's, less one, that a price on them keeps a policy to; a
     policy beyond it is never the best one. None: J alone decides what nodes are worth."""
@@ -80,9 +85,9 @@ SOLDIER: Args = Args(
     # An app answers for its own minutes: what it does now shows within a few of them.
     discount=0.9,
     log_std=-2.0,
-    expectile=0.85,
-    minibatch=8192,
+    minibatch=512,
     learning_rate=3e-4,
     hidden=32,
+    levers=("need", "cpu"),
 )
 """What a Soldier is trained with."""

@@ -13,14 +13,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.cluster.arrays import F32, F64
+from models.cluster.arrays import F64
 from models.compare.levers import Known, foresee
 from models.control.residual import Advisers
-from models.policies.advisers import CommanderPolicy, SoldierPolicy
-from models.policies.contract import HEADROOM_SPAN, NEED_SPAN
+from models.policies.advisers import CommanderPolicy
+from models.policies.contract import HEADROOM_SPAN, MEMBERS, NEED_SPAN, STEPS
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
-from models.training.agents import Agent, Commander, feed_of
+from models.training.agents import (
+    NOBODY,
+    Agent,
+    Commander,
+    Soldier,
+    SoldierActor,
+    feed_of,
+    flat_inputs,
+)
 from models.training.network import DOMAIN_ACTIONS, DOMAIN_PORTS
 from models.training.rollouts import Track
 
@@ -31,37 +39,69 @@ _RATE: Final = 2e-3
 _HEADROOM: Final = [port.name for port in DOMAIN_PORTS].index("headroom")
 
 Examples = tuple[dict[str, Tensor], Tensor]
-"""Inputs [N, ...] and the oracle's raw actions [N, D or 1]."""
+"""Inputs [N, ...] and what the oracle did: headroom [N, D], or steps [N, MEMBERS, 2] with 1 where
+apps belong to the member."""
 
 
 def clone(agent: Agent, tracks: Sequence[Track]) -> list[float]:
-    """Fit the means of the policy; the loss of every pass."""
-    commands = isinstance(agent, Commander)
-    examples = [(_of_commander if commands else _of_soldier)(agent, track) for track in tracks]
-    inputs = {name: torch.cat([one[name] for one, _ in examples]) for name in examples[0][0]}
-    targets = torch.cat([other for _, other in examples])
+    """Fit the policy; the loss of every pass."""
+    loss_of = _commander_loss if isinstance(agent, Commander) else _soldier_loss
+    examples = [_examples(agent, track) for track in tracks]
     optimiser = torch.optim.Adam(agent.policy.parameters(), _RATE)
     generator = torch.Generator().manual_seed(agent.args.seed)
-    up, losses = agent.args.expectile, []
-    size = -(-len(targets) // _BATCHES)
+    total, losses = sum(len(targets) for _, targets in examples), []
+    size = -(-total // _BATCHES)
     for _ in range(_EPOCHS):
-        total = 0.0
-        for rows in torch.randperm(len(targets), generator=generator).split(size):
-            mean = agent.policy(**{name: values[rows] for name, values in inputs.items()})
-            # Of a Commander's actions only the headroom of each domain is imitated.
-            cut = mean[:, : DOMAIN_ACTIONS * targets.shape[1]] if commands else mean
-            found = cut[:, _HEADROOM::DOMAIN_ACTIONS] if commands else cut
-            missing = targets[rows] - found
-            loss = (torch.where(missing > 0, up, 1.0 - up) * missing**2).mean()
+        summed = 0.0
+        for track, rows in _batches([len(targets) for _, targets in examples], size, generator):
+            inputs, targets = examples[track]
+            part = {name: values[rows] for name, values in inputs.items()}
+            loss = loss_of(agent, part, targets[rows])
             optimiser.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-            total += float(loss.detach()) * len(rows)
-        losses.append(total / len(targets))
+            summed += float(loss.detach()) * len(rows)
+        losses.append(summed / total)
     return losses
 
 
-def _of_commander(agent: Agent, track: Track) -> Examples:
+def _batches(lengths: list[int], size: int, generator: torch.Generator) -> list[tuple[int, Tensor]]:
+    """Rows of one track each, because clusters of other shapes cannot share a batch."""
+    found = [
+        (track, rows)
+        for track, length in enumerate(lengths)
+        for rows in torch.randperm(length, generator=generator).split(size)
+    ]
+    order: list[int] = torch.randperm(len(found), generator=generator).tolist()
+    return [found[at] for at in order]
+
+
+def _examples(agent: Agent, track: Track) -> Examples:
+    match agent:
+        case Commander():
+            return _of_commander(agent, track)
+        case Soldier():
+            return _of_soldier(agent, track)
+    raise AssertionError(agent)
+
+
+def _commander_loss(agent: Agent, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+    """Expectile loss of the headroom of each domain; the other actions are not imitated."""
+    mean = agent.policy(**inputs)[:, : DOMAIN_ACTIONS * targets.shape[1]]
+    missing = targets - mean[:, _HEADROOM::DOMAIN_ACTIONS]
+    up = agent.args.expectile
+    return (torch.where(missing > 0, up, 1.0 - up) * missing**2).mean()
+
+
+def _soldier_loss(agent: Agent, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+    """How unlikely the oracle's steps are, with pods as large as their owners have them."""
+    steps, about = targets[..., 0], targets[..., 1]
+    raw = torch.stack((steps, torch.zeros_like(steps)), dim=2)
+    log_prob, _ = agent.log_probability(inputs, raw)
+    return -(log_prob * about).sum() / about.sum().clamp(min=1.0)
+
+
+def _of_commander(agent: Commander, track: Track) -> Examples:
     seen: list[CommanderInputs] = []
 
     def watch(inputs: CommanderInputs) -> Answer:
@@ -81,24 +121,26 @@ def _of_commander(agent: Agent, track: Track) -> Examples:
     return inputs, _minutes_first(raw)
 
 
-def _of_soldier(agent: Agent, track: Track) -> Examples:  # noqa: ARG001  as the Commander's
-    """In the first tick of each minute."""
-    per_minute = 60 // track.inventory.tick_s
-    seen: list[F32] = []
-    ticks = 0
-
-    def watch(inputs: F32) -> F32:
-        nonlocal ticks
-        if ticks % per_minute == 0:
-            seen.append(inputs)
-        ticks += 1
-        return np.ones(inputs.shape[:2], np.float32)
-
-    track.play(Advisers(soldier=SoldierPolicy(track.inventory, watch)))
-    ahead = _of_minutes(track, len(seen)).app
-    raw = np.log(np.clip(ahead, 1.0, NEED_SPAN)) / np.log(NEED_SPAN)
-    inputs = np.stack(seen).reshape(-1, seen[0].shape[2])
-    return {"app": torch.from_numpy(inputs)}, _minutes_first(raw).reshape(-1, 1)
+def _of_soldier(agent: Soldier, track: Track) -> Examples:
+    """In the first tick of each minute, the feasible step closest to the oracle's factor."""
+    actor = SoldierActor(agent.policy, track, None)
+    track.play(Advisers(soldier=actor))
+    ahead = _of_minutes(track, len(actor.seen)).app.swapaxes(0, 1)
+    inputs, steps = [], []
+    for seen, unit, factor in zip(actor.seen, actor.units, ahead, strict=True):
+        flat = flat_inputs(seen)
+        rows = len(flat["domain"])
+        about, length = unit != NOBODY, rows * MEMBERS
+        count = np.bincount(unit[about], minlength=length)
+        wanted = np.clip(np.log(factor.reshape(-1)), 0.0, np.log(NEED_SPAN))
+        mean = np.bincount(unit[about], wanted[about], length) / np.maximum(count, 1)
+        apart = np.abs(mean[:, None] - np.log(np.array(STEPS)))
+        apart[seen.feasible.reshape(length, -1) < 1.0] = np.inf
+        both = np.stack((apart.argmin(axis=1), count > 0), axis=1).astype(np.float32)
+        inputs.append(flat)
+        steps.append(torch.from_numpy(both.reshape(rows, MEMBERS, 2)))
+    joined = {name: torch.cat([one[name] for one in inputs]) for name in inputs[0]}
+    return joined, torch.cat(steps)
 
 
 def _of_minutes(track: Track, minutes: int) -> Known:

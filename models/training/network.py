@@ -1,8 +1,7 @@
-"""The networks in torch: one set of weights for any number of domains, pools and apps.
+"""The Commander's network in torch: one set of weights for any number of domains and pools.
 
-A Soldier decides app by app. For the Commander, each domain is encoded alike, and decides
-with its own code, that of the domains it calls and of those that call it, that of the pools it may
-use, and what all domains have in common.
+Each domain is encoded alike, and decides with its own code, that of the domains it calls and of
+those that call it, that of the pools it may use, and what all domains have in common.
 """
 
 from typing import Final
@@ -12,12 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from models.policies.contract import (
-    APP_COLUMNS,
     CLUSTER_COLUMNS,
     DOMAIN_COLUMNS,
     OUTPUTS,
     POOL_COLUMNS,
-    SOLDIER_OUTPUTS,
 )
 from models.policies.contract import Tensor as Port
 
@@ -141,60 +138,6 @@ class ExportedCommander(nn.Module):
             *in_units(of_domain, DOMAIN_PORTS),
             *in_units(policy.cluster_head(whole) * moved_cluster, CLUSTER_PORTS),
         )
-
-
-class SoldierPolicy(nn.Module):
-    """Mean of the raw action of each app."""
-
-    def __init__(self, hidden: int, log_std: float) -> None:
-        super().__init__()
-        self.body = _layers(hidden)
-        nn.init.zeros_(self.body[-1].bias)
-        with torch.no_grad():
-            self.body[-1].weight.mul_(_SMALL)
-        self.log_std = nn.Parameter(torch.full((1,), log_std))
-
-    def forward(self, app: Tensor) -> Tensor:
-        """[rows, 1]."""
-        mean: Tensor = self.body(app)
-        return mean
-
-    def spread(self, columns: int) -> tuple[Tensor, Tensor]:
-        """As the Commander's."""
-        return self.log_std.exp(), torch.ones(columns)
-
-
-class SoldierValue(nn.Module):
-    """The expected discounted reward of an app."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.body = _layers(hidden)
-
-    def forward(self, app: Tensor) -> Tensor:
-        """[rows]."""
-        value: Tensor = self.body(app)[:, 0]
-        return value
-
-
-class ExportedSoldier(nn.Module):
-    """The policy without noise, in the units of the contract."""
-
-    def __init__(self, policy: SoldierPolicy) -> None:
-        super().__init__()
-        self.policy = policy
-
-    def forward(self, app: Tensor) -> Tensor:
-        """[rows, 1]."""
-        return in_units(self.policy(app), SOLDIER_OUTPUTS)[0]
-
-
-def _layers(hidden: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(len(APP_COLUMNS), hidden), nn.Tanh(),
-        nn.Linear(hidden, hidden), nn.Tanh(),
-        nn.Linear(hidden, 1),
-    )  # fmt: skip
 
 
 def in_units(raw: Tensor, ports: tuple[Port, ...]) -> list[Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from models.cluster.arrays import F64
 from models.inputs.errors import InputError
-from models.training.agents import Agent, Memory, agent_of
+from models.training.agents import NOBODY, Agent, Memory, agent_of
 from models.training.args import Args
 from models.training.multiplier import TOLERANCE, Multiplier
 from models.training.reward import Costs, advantages
@@ -62,15 +62,19 @@ class Watch(Protocol):
 
 
 class Decisions(NamedTuple):
-    """Of all tracks of one shape, one after the other. N rows."""
+    """Of all tracks of one shape, one after the other. N rows, U units of each."""
 
     inputs: dict[str, Tensor]
     raw: Tensor
-    """[N, K]."""
+    """[N, ...]."""
     log_prob: Tensor
-    """[N] under the policy that acted."""
+    """[N, U] under the policy that acted."""
     advantage: Tensor
+    """[N, U]."""
     returns: Tensor
+    """[N, U]."""
+    weight: Tensor
+    """[N, U] 0 where no reward is about the unit."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -110,12 +114,15 @@ class Trainer:
         if checkpoint.exists():
             self._resume()
 
-    def learn(self, tracks: Sequence[Track], judges: Sequence[Track], watch: Watch) -> None:
-        """All iterations that are left."""
+    def learn(
+        self, tracks: Sequence[Track], judges: Sequence[Track], watch: Watch, end: int | None = None
+    ) -> None:
+        """All iterations that are left before `end`, if it is given."""
         if not self.curve:
             # What was cloned may be better than what noise makes of it.
             self.start = self._judge(judges)
-        for iteration in range(len(self.curve), self.args.iterations):
+        end = self.args.iterations if end is None else end
+        for iteration in range(len(self.curve), end):
             played = []
             for track in tracks:
                 played.append((track, *self.agent.play(track, self._generator)))
@@ -145,26 +152,23 @@ class Trainer:
 
     def _decisions(self, memories: list[Memory]) -> Decisions:
         """Judge every decision by what came of it."""
-        args, parts = self.args, []
+        parts = []
         for memory in memories:
-            minutes, count = memory.rewards.shape
+            minutes, count = memory.raw.shape[:2]
             inputs = {
                 name: torch.from_numpy(np.ascontiguousarray(values)).flatten(0, 1)
                 for name, values in memory.inputs.items()
             }
             raw = torch.from_numpy(memory.raw).flatten(0, 1)
             with torch.no_grad():
-                values = self.agent.value(**inputs).numpy().reshape(minutes, count)
-                log_prob = log_probability(self.agent.policy, self.agent.policy(**inputs), raw)
-            advantage, returns = advantages(
-                memory.rewards, values.astype(np.float64), args.discount, args.trace
-            )
-            parts.append((inputs, raw, log_prob, _flat(advantage), _flat(returns)))
-        every, raws, logs, gained, returned = zip(*parts, strict=True)
+                values = self.agent.values(inputs).numpy().astype(np.float64)
+                log_prob, _ = self.agent.log_probability(inputs, raw)
+            credit = credited(memory, values.reshape(minutes, -1), self.args)
+            flat = [torch.from_numpy(one.reshape(minutes * count, -1)) for one in credit]
+            parts.append((inputs, raw, log_prob, *(one.to(torch.float32) for one in flat)))
+        every, *others = zip(*parts, strict=True)
         joined = {name: torch.cat([inputs[name] for inputs in every]) for name in every[0]}
-        return Decisions(
-            joined, torch.cat(raws), torch.cat(logs), torch.cat(gained), torch.cat(returned)
-        )
+        return Decisions(joined, *(torch.cat(one) for one in others))
 
     def _update(self, shapes: list[Decisions]) -> tuple[float, int, float]:
         """Several passes over the decisions; divergence, passes and loss of the value."""
@@ -190,17 +194,16 @@ class Trainer:
         """One step of the critic, and of the policy unless it is to stay steady."""
         args, agent = self.args, self.agent
         inputs = {name: values[rows] for name, values in decisions.inputs.items()}
-        log_prob = log_probability(agent.policy, agent.policy(**inputs), decisions.raw[rows])
+        log_prob, entropy = agent.log_probability(inputs, decisions.raw[rows])
         log_ratio = log_prob - decisions.log_prob[rows]
         ratio = log_ratio.exp()
-        gain = decisions.advantage[rows]
+        gain, weight = decisions.advantage[rows], decisions.weight[rows]
         # Of the batch itself: the last one may have a single row.
-        gain = (gain - gain.mean()) / (gain.std(unbiased=False) + 1e-8)
+        gain = gain - _mean(gain, weight)
+        gain = gain / (_mean(gain**2, weight).sqrt() + 1e-8)
         clipped = ratio.clamp(1 - args.clip, 1 + args.clip)
-        policy_loss = -torch.minimum(ratio * gain, clipped * gain).mean()
-        value_loss = ((agent.value(**inputs) - decisions.returns[rows]) ** 2).mean()
-        spread, moved = agent.policy.spread(decisions.raw.shape[1])
-        entropy = (spread.log() * moved).sum() / moved.sum().clamp(min=1.0)
+        policy_loss = -_mean(torch.minimum(ratio * gain, clipped * gain), weight)
+        value_loss = _mean((agent.values(inputs) - decisions.returns[rows]) ** 2, weight)
         learned = 0.0 if steady else policy_loss - args.entropy * entropy
         loss = learned + args.value_weight * value_loss
         for optimiser in self._optimisers:
@@ -211,7 +214,7 @@ class Trainer:
         for optimiser in self._optimisers[1:] if steady else self._optimisers:
             optimiser.step()
         # Schulman's estimate, which is never negative.
-        divergence = (ratio - 1 - log_ratio).mean()
+        divergence = _mean(ratio - 1 - log_ratio, weight)
         return float(divergence.detach()), float(value_loss.detach())
 
     def _judge(self, judges: Sequence[Track]) -> Judgement:
@@ -266,11 +269,29 @@ class Trainer:
         self.best, self.best_objective = state["best"], state["best_objective"]
 
 
-def log_probability(policy: Any, mean: Tensor, raw: Tensor) -> Tensor:
-    """[N] of raw actions under a normal distribution; those that are not moved don't count."""
-    std, moved = policy.spread(raw.shape[1])
-    each = -0.5 * ((raw - mean) / std) ** 2 - std.log()
-    return (each * moved).sum(dim=1)
+def credited(memory: Memory, values: F64, args: Args) -> tuple[F64, F64, F64]:
+    """Advantage, return and weight of each unit, [M, R x U] each; `values` are the critic's.
+
+    An app is followed through the minutes whatever member it belongs to, and a member is worth the
+    mean of its apps.
+    """
+    if memory.unit is None:
+        found = advantages(memory.rewards, values, args.discount, args.trace)
+        return *found, np.ones_like(values)
+    minute = np.arange(len(values))[:, None]
+    about = memory.unit != NOBODY
+    of_apps = np.where(about, values[minute, memory.unit], 0.0)
+    advantage, _ = advantages(memory.rewards, of_apps, args.discount, args.trace)
+    length = values.shape[1]
+    at = (minute * length + memory.unit)[about]
+    count = np.bincount(at, minlength=values.size)
+    total = np.bincount(at, advantage[about], values.size)
+    gained = (total / np.maximum(count, 1)).reshape(values.shape)
+    return gained, gained + values, (count > 0).astype(np.float64).reshape(values.shape)
+
+
+def _mean(values: Tensor, weight: Tensor) -> Tensor:
+    return (values * weight).sum() / weight.sum().clamp(min=1.0)
 
 
 def judge(played: Sequence[tuple[Track, Costs]]) -> Judgement:
@@ -297,10 +318,6 @@ def _by_shape(memories: list[Memory]) -> list[list[Memory]]:
         shape = tuple(values.shape[2:] for values in memory.inputs.values())
         found.setdefault(shape, []).append(memory)
     return list(found.values())
-
-
-def _flat(values: F64) -> Tensor:
-    return torch.from_numpy(values.reshape(-1).astype(np.float32))
 
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:

@@ -17,6 +17,7 @@ from models.training import ppo
 from models.training.args import Args
 from models.training.clone import clone
 from models.training.curves import write_page
+from models.training.drawn import drawn_worlds
 from models.training.export import export
 from models.training.ppo import Trainer
 from models.training.rollouts import Track
@@ -52,17 +53,13 @@ def produce(order: Order, watch: Watch, clock: Clock) -> Card:
     checkpoint = order.checkpoints / _STATE
     trainer = Trainer(args, checkpoint)
     resumed = bool(trainer.curve)
-    tracks = tracks_of(args, args.world_seeds, watch)
     if len(trainer.curve) < args.iterations:
-        judges = tracks_of(args, args.judge_seeds, watch)
-        if not resumed:
-            clone(trainer.agent, tracks)
-        trainer.learn(tracks, judges, watch)
+        _train(trainer, watch)
     order.folder.mkdir(parents=True, exist_ok=True)
     trainer.agent.policy.load_state_dict(trainer.best)
     network = order.folder / NETWORK
     parity = export(args.agent, trainer.agent.exported, network)
-    seen = distributions(args.agent, network, tracks)
+    seen = distributions(args.agent, network, tracks_of(args, args.apps, args.world_seeds, watch))
     (order.folder / FEATURES).write_bytes(write_features(seen))
     card = _card(order, trainer, parity, (clock() - began) / 60, resumed=resumed)
     text = msgspec.json.format(msgspec.json.encode(card))
@@ -71,13 +68,39 @@ def produce(order: Order, watch: Watch, clock: Clock) -> Card:
     return card
 
 
-def tracks_of(args: Args, seeds: tuple[int, ...], watch: Watch) -> list[Track]:
-    """One per training scenario: the shipped ones are for reports."""
-    cluster = with_apps(load_sim_cluster(), args.apps)
+def _train(trainer: Trainer, watch: Watch) -> None:
+    """Stage by stage, from small worlds to those that are judged in."""
+    args = trainer.args
+    judges = tracks_of(args, args.apps, args.judge_seeds, watch)
+    sizes = (*args.smaller, args.apps)
+    for stage, apps in enumerate(sizes):
+        end = args.iterations * (stage + 1) // len(sizes)
+        if len(trainer.curve) >= end:
+            continue
+        tracks = tracks_of(args, apps, args.world_seeds, watch)
+        if not trainer.curve:
+            clone(trainer.agent, tracks)
+        trainer.learn(tracks, judges, watch, end)
+
+
+def tracks_of(args: Args, apps: int, seeds: tuple[int, ...], watch: Watch) -> list[Track]:
+    """The training scenarios of the example cluster, then the drawn worlds.
+
+    The shipped scenarios are for reports. Drawn worlds have a seed or two each: more worlds teach
+    more than more seeds of one.
+    """
+    cluster = with_apps(load_sim_cluster(), apps)
     population = generate(cluster)
+    worlds = [(cluster, scenario, seeds, population) for scenario in training_scenarios(cluster)]
+    # Judges draw others than those that are learned from.
+    first = args.drawn if seeds == args.judge_seeds else 0
+    worlds += [
+        (drawn.cluster, drawn.scenario, seeds[:2], generate(drawn.cluster))
+        for drawn in drawn_worlds(first, args.drawn, apps)
+    ]
     tracks = []
-    for scenario in training_scenarios(cluster):
-        tracks.append(Track(cluster, scenario, seeds, population, args.forecast))
+    for world, scenario, chosen, apps_of_world in worlds:
+        tracks.append(Track(world, scenario, chosen, apps_of_world, args.forecast))
         watch.prepared(scenario.name)
     return tracks
 
@@ -100,7 +123,9 @@ def _card(order: Order, trainer: Trainer, parity: float, minutes: float, *, resu
     scenarios = training_scenarios(cluster)
     notes = ["went on from a checkpoint: the minutes are those after it"] if resumed else []
     notes += _of_start(trainer)
+    notes += [f"and {args.drawn} randomised worlds"] if args.drawn else []
     rows = sum(scenario.length_minutes for scenario in scenarios) * len(args.world_seeds)
+    rows += sum(one.scenario.length_minutes for one in drawn_worlds(0, args.drawn, args.apps)) * 2
     return Card(
         model=identity(order.folder / NETWORK, args.agent),
         contract=VERSION,

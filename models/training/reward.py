@@ -49,7 +49,7 @@ def commander_rewards(
 def soldier_rewards(
     ours: Costs, plain: Costs, raw: F64, priority: I32, objective: F64, weights: Weights
 ) -> F64:
-    """[M, E, A] of each app; `priority` [A] is that of its domain, `raw` [M, E, A] its action.
+    """[M, E, A] of each app; `priority` [A] is that of its domain, `raw` [M, E, A, K] its actions.
 
     Against its own mean cost, so that small apps learn as much as large ones.
     """
@@ -57,7 +57,7 @@ def soldier_rewards(
     mean = plain.held.mean(axis=(0, 1)) + _LEAST
     total = (ours.apps - plain.apps) * weight + weights.node_hours * (ours.held - plain.held)
     cost = np.clip(total / mean, -weights.most_of_app, weights.most_of_app)
-    reward: F64 = -cost - weights.action_change * changes(raw[..., None])
+    reward: F64 = -cost - weights.action_change * changes(raw)
     return reward
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, F64, I32
+from models.cluster.arrays import F64, I32
 from models.cluster.inventory import Inventory
 from models.compare.families import HEURISTIC, family_of
 from models.compare.run import Run
@@ -19,7 +19,7 @@ from models.control.demand import AppSignals
 from models.control.hierarchy import Heuristic, HeuristicState
 from models.control.parameters import Parts
 from models.control.report import Report
-from models.control.residual import Advisers, Residual, neutral
+from models.control.residual import Advisers, AppFactors, Residual, neutral, no_factors
 from models.control.tuned import tuned_parameters
 from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast, ticks_per_minute
@@ -47,9 +47,9 @@ class _Switch:
             return neutral(tick.size)
         return self.now.commander(tick, pools, report, forecast)
 
-    def soldier(self, status: I32, signals: AppSignals, directive: Directive, /) -> F32:
+    def soldier(self, status: I32, signals: AppSignals, directive: Directive, /) -> AppFactors:
         if self.now.soldier is None:
-            return neutral(status.shape[0]).need
+            return no_factors(status.shape[0])
         return self.now.soldier(status, signals, directive)
 
 

@@ -13,6 +13,7 @@ from models.policies.artefact import COMMANDER, CommanderSession, SoldierSession
 from models.policies.features import commander_features, soldier_features
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
+from models.policies.soldier_inputs import SoldierInputs
 from models.registry.drift import Distribution, Values, summarised
 from models.training.rollouts import Track
 
@@ -40,10 +41,10 @@ def _of_commander(network: Path, track: Track) -> list[Values]:
 
 def _of_soldier(network: Path, track: Track) -> list[Values]:
     """A run for each seed and domain, because a Soldier sees its own domain only."""
-    session, seen = SoldierSession(network), list[F32]()
+    session, seen = SoldierSession(network), list[SoldierInputs]()
     per_minute, ticks = ticks_per_minute(track.inventory.tick_s), 0
 
-    def watch(inputs: F32) -> F32:
+    def watch(inputs: SoldierInputs) -> Answer:
         nonlocal ticks
         if ticks % per_minute == 0:
             seen.append(inputs)
@@ -51,9 +52,9 @@ def _of_soldier(network: Path, track: Track) -> list[Values]:
         return session(inputs)
 
     track.play(Advisers(soldier=SoldierPolicy(track.inventory, watch)))
-    every, domain = np.stack(seen), track.inventory.domain
+    every = SoldierInputs(*(np.stack(values) for values in zip(*seen, strict=True)))
     return [
-        soldier_features(every[:, e][:, domain == d])
-        for e in range(every.shape[1])
-        for d in np.unique(domain)
+        soldier_features(SoldierInputs(*(values[:, e] for values in every)), d)
+        for e in range(every.domain.shape[1])
+        for d in np.unique(track.inventory.domain)
     ]

@@ -11,14 +11,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, F64, I32, MILLI, Mask
+from models.cluster.arrays import F32, I32, MILLI, Mask
 from models.cluster.plan import Plan
 from models.control.report import BEARABLE
-from models.features.table import APP, RISKY_ERRORS, RISKY_HEADROOM, RISKY_SATURATION
+from models.control.residual import AppFactors
 from models.inputs.errors import InputError
 from models.policies.advisers import SoldierNetwork, in_blocks
-from models.policies.features import reference_of, soldier_features
-from models.registry.drift import Reference, Seen
+from models.policies.features import reference_of
+from models.policies.outputs import Answer
+from models.policies.soldier_inputs import SoldierInputs
+from models.registry.drift import Reference, Seen, Values
 from models.registry.load import Artefact
 from models.registry.rollout import Sample
 from services._kit.answering import timed
@@ -28,7 +30,6 @@ MODEL: Final = "soldier"
 """Key of its promotions."""
 MOST_SECONDS: Final = 0.05
 """Longest answer of a policy for one domain."""
-_RISK: Final = ("headroom", "errors", "saturation")
 
 
 class Policy(NamedTuple):
@@ -43,15 +44,14 @@ class Policy(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What applies to a plan, and what is to be judged. E = 1, A apps."""
+    """What applies to a plan, and what is to be judged."""
 
-    factor: F32
-    """[E, A] on the need of each app."""
+    factors: AppFactors
     versions: dict[str, str]
     """Policies behind the plan; empty: the heuristic alone."""
-    incumbent: F32
+    incumbent: AppFactors
     """What would apply without a candidate."""
-    candidate: F32 | None
+    candidate: AppFactors | None
     """None: there is none, or its answer cannot be used."""
     fault: str
     """Why the candidate's answer cannot be used."""
@@ -71,15 +71,16 @@ def open_policy(artefact: Artefact) -> Policy:
         raise InputError(f"{artefact.name}: was trained on other features; train it again")
     reference, session = reference_of(artefact), open_session(artefact)
 
-    def network(inputs: F32, /) -> F32:
-        return in_blocks(lambda block: session.run({"app": block})["need"], inputs)
+    def network(inputs: SoldierInputs, /) -> Answer:
+        # Copied: the session reuses its arrays, and a domain may take several blocks.
+        return in_blocks(lambda block: _copied(session.run(block)), inputs)
 
     return Policy(artefact.name, network, reference)
 
 
 def advise(
     deciding: Deciding[Policy],
-    ask: Callable[[Policy], F32],
+    ask: Callable[[Policy], AppFactors],
     now: Callable[[], float],
     most_s: float,
 ) -> Advice:
@@ -96,16 +97,27 @@ def advise(
         versions = {MODEL: name}
     elif applied.any():
         versions = versions | {f"{MODEL}-canary": name}
-    factor = np.where(applied, candidate, incumbent)
-    return advice._replace(factor=factor, versions=versions, candidate=candidate)
+    both = zip(candidate, incumbent, strict=True)
+    factors = AppFactors(*(_mixed(applied, ours, theirs) for ours, theirs in both))
+    return advice._replace(factors=factors, versions=versions, candidate=candidate)
+
+
+def _mixed(applied: Mask, ours: F32, theirs: F32) -> F32:
+    """Ours where it applies; a field without columns is 1 everywhere."""
+    alone = np.ones((1, applied.size), np.float32)
+    return np.where(applied, ours if ours.size else alone, theirs if theirs.size else alone)
+
+
+def _copied(answer: Mapping[str, F32]) -> Answer:
+    return {name: values.copy() for name, values in answer.items()}
 
 
 def _of_incumbent(
     deciding: Deciding[Policy],
-    ask: Callable[[Policy], F32],
+    ask: Callable[[Policy], AppFactors],
     now: Callable[[], float],
     most_s: float,
-) -> tuple[F32, dict[str, str], str]:
+) -> tuple[AppFactors, dict[str, str], str]:
     """The incumbent's factors, else the spare's, else none; whose they are, and the problem."""
     problem = ""
     for policy in (deciding.incumbent, deciding.spare):
@@ -115,12 +127,13 @@ def _of_incumbent(
         if found is not None:
             return found, {MODEL: policy.name}, problem
         problem = problem or fault
-    return np.ones((1, deciding.applied.size), np.float32), {}, problem
+    alone = np.ones((1, deciding.applied.size), np.float32)
+    return AppFactors(alone, alone), {}, problem
 
 
 def _answer(
-    policy: Policy, ask: Callable[[Policy], F32], now: Callable[[], float], most_s: float
-) -> tuple[F32 | None, str]:
+    policy: Policy, ask: Callable[[Policy], AppFactors], now: Callable[[], float], most_s: float
+) -> tuple[AppFactors | None, str]:
     try:
         found, slow = timed(lambda: ask(policy), now, most_s)
     except Exception as error:  # noqa: BLE001  whatever went wrong, somebody else decides
@@ -129,17 +142,17 @@ def _answer(
 
 
 def watched(
-    deciding: Deciding[Policy], inputs: Callable[[], F32], seen: Seen, minutes: int
+    deciding: Deciding[Policy], features: Callable[[], Values], seen: Seen, minutes: int
 ) -> tuple[Seen, Mapping[str, float]]:
     """Compare what the newest policy sees with its training, over the last minutes."""
     policy = deciding.candidate or deciding.incumbent
     if policy is None or policy.reference is None:
         return seen, {}
-    return policy.reference.watch(seen, soldier_features(inputs()), minutes)
+    return policy.reference.watch(seen, features(), minutes)
 
 
 def sample_of(
-    advice: Advice, plan: Callable[[F32], Plan], status: I32, load: F32, weight: float
+    advice: Advice, plan: Callable[[AppFactors], Plan], status: I32, load: F32, weight: float
 ) -> Sample:
     """What the candidate would plan beside the incumbent, estimated from this tick alone.
 
@@ -165,13 +178,6 @@ def beside_heuristic(
         "heuristic_cost": _cost(heuristic, status, load, weight),
         "differs": _differs(heuristic, planned, status),
     }
-
-
-def at_risk(features: F32) -> F64:
-    """[E, A] 1 where an app is at risk of missing its SLO, by its last valid sample."""
-    slack, errors, saturation = (features[:, APP.at(name)] for name in _RISK)
-    risky = (slack < RISKY_HEADROOM) | (errors > RISKY_ERRORS) | (saturation > RISKY_SATURATION)
-    return risky.astype(np.float64)
 
 
 def _differs(one: Plan, other: Plan, status: I32) -> float:

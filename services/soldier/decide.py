@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, I32
+from models.cluster.arrays import I32
 from models.cluster.description import Cluster
 from models.cluster.plan import Plan, empty_plan
 from models.control.budget import Directive
@@ -20,11 +20,13 @@ from models.control.demand import AppSignals
 from models.control.fallback import Level, usable_directive
 from models.control.parameters import Parameters, Parts
 from models.control.report import Report
+from models.control.residual import AppFactors
 from models.control.soldiers import Soldiers, SoldiersState
 from models.features.table import APP
 from models.forecaster.port import ticks_per_minute
 from models.policies.advisers import SoldierPolicy
-from models.policies.inputs import soldier_inputs
+from models.policies.features import soldier_features
+from models.policies.soldier_inputs import at_risk, soldier_inputs
 from models.registry.drift import problem as drift_problem
 from models.registry.rollout import Rules
 from schemas.app_declared import AppDeclared
@@ -60,7 +62,6 @@ from services.soldier.advice import (
     Advice,
     Policy,
     advise,
-    at_risk,
     beside_heuristic,
     sample_of,
     watched,
@@ -301,26 +302,26 @@ class SoldierHandler(Handler[SoldierState]):
         )
         soldiers, tick = self._soldiers.of(frame.domain, names), np.array([frame.tick], np.int32)
 
-        def planned_with(factor: F32 | None, memory: SoldiersState) -> tuple[Plan, Report]:
+        def planned_with(factors: AppFactors | None, memory: SoldiersState) -> tuple[Plan, Report]:
             plan = empty_plan(1, len(names), len(self._apps.pools))
-            return plan, soldiers.step(tick, status, signals, directive, memory, plan, factor)
+            return plan, soldiers.step(tick, status, signals, directive, memory, plan, factors)
 
-        def imagined(factor: F32 | None) -> Plan:
-            return planned_with(factor, copied(memory))[0]
+        def imagined(factors: AppFactors | None) -> Plan:
+            return planned_with(factors, copied(memory))[0]
 
-        judged, factor, versions = list[Event](), None, versions_at(level)
+        judged, factors, versions = list[Event](), None, versions_at(level)
         begins, beside = frame.tick % self._per_minute == 0, dict[str, float]()
         drift = dict[str, float]()
         # A domain that the breaker has set back to the heuristic gets no advice.
         if level == Level.POLICY and state.rollout.needed():
             asked = (status, signals, directive)
             state, advice, judged = self._advised(frame, asked, imagined, state, clock)
-            factor, versions = advice.factor, versions | advice.versions
+            factors, versions = advice.factors, versions | advice.versions
             drift = dict(advice.drift)
             if begins and advice.versions:
-                ours, weight = imagined(factor), self._weights[frame.domain]
+                ours, weight = imagined(factors), self._weights[frame.domain]
                 beside = beside_heuristic(ours, imagined(None), status, signals.load, weight)
-        plan, report = planned_with(factor, memory)
+        plan, report = planned_with(factors, memory)
         planned = _planned(frame, status, plan, report, memory, domain, budget, versions)
         # The kernels have updated `memory` in place; it is the copy that the next tick starts from.
         state = _closed(frame.tick, replace(state, names=names, memory=memory))
@@ -334,7 +335,7 @@ class SoldierHandler(Handler[SoldierState]):
         self,
         frame: DomainObserved,
         asked: tuple[I32, AppSignals, Directive],
-        plan: Callable[[F32], Plan],
+        plan: Callable[[AppFactors], Plan],
         state: SoldierState,
         clock: Clock,
     ) -> tuple[SoldierState, Advice, list[Event]]:
@@ -342,15 +343,19 @@ class SoldierHandler(Handler[SoldierState]):
         names, follower = tuple(frame.apps), self._followers[frame.domain]
         inventory, (status, signals, _) = self._inventories.of(frame.domain, names), asked
 
-        def ask(policy: Policy) -> F32:
+        def ask(policy: Policy) -> AppFactors:
             return SoldierPolicy(inventory, policy.network)(*asked)
 
         deciding = follower.deciding(state.rollout, names)
         advice, sample = advise(deciding, ask, clock.now, self._most_policy_s), None
         rules, drifted = follower.rules, ""
         if frame.tick % self._per_minute == 0:
+            domain = self._apps.domain_index(frame.domain)
             seen, drift = watched(
-                deciding, lambda: soldier_inputs(*asked, inventory), state.seen, rules.drift_minutes
+                deciding,
+                lambda: soldier_features(soldier_inputs(*asked, inventory)[0], domain),
+                state.seen,
+                rules.drift_minutes,
             )
             state, advice = replace(state, seen=seen), advice._replace(drift=drift)
             drifted = drift_problem(drift, rules.most_drift)

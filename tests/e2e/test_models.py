@@ -203,7 +203,10 @@ def truncated(files: Files) -> Files:
     return files | {MODEL: files[MODEL][:-100]}
 
 
-_TWO_PER_APP: Final = [Tensor(name="need", shape=["rows", 2], unit="factor", low=1 / 1.5, high=1.5)]
+_TWO_MEMBERS: Final = [
+    Tensor(name="need", shape=["rows", 2], unit="factor", low=1 / 1.5, high=1.5),
+    Tensor(name="cpu", shape=["rows", 2], unit="factor", low=1.0, high=2.0),
+]
 COMMANDER: Final[Kind] = "commander-policy"
 SOLDIER: Final[Kind] = "soldier-policy"
 CASES: Final[dict[str, tuple[Kind, Files, tuple[str, ...], str]]] = {
@@ -222,7 +225,7 @@ CASES: Final[dict[str, tuple[Kind, Files, tuple[str, ...], str]]] = {
         ("refused",), "trained on other features",
     ),
     "wrong shape": (
-        SOLDIER, soldier_files(soldier_network(0.97), outputs=_TWO_PER_APP), ("refused",),
+        SOLDIER, soldier_files(soldier_network(0.97), outputs=_TWO_MEMBERS), ("refused",),
         "expected the shape",
     ),
     "Commander: NaN": (

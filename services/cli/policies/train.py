@@ -54,6 +54,21 @@ NodesOption = Annotated[
         help="Cap on node-hours over the heuristic's, less one: 0 is no more than it uses.",
     ),
 ]
+DrawnOption = Annotated[
+    int,
+    typer.Option(
+        "--drawn", metavar="N", min=0, help="Randomised worlds beside those of the example cluster."
+    ),
+]
+SmallerOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--smaller",
+        metavar="N",
+        min=20,
+        help="Begin with worlds of N apps; may be repeated, for one stage each.",
+    ),
+]
 ResumeOption = Annotated[
     bool, typer.Option("--resume/--fresh", help=f"Resume from {CHECKPOINTS}, or start again.")
 ]
@@ -67,6 +82,8 @@ def commander(
     seed: SeedOption = 0,
     apps: TrainAppsOption = _DEFAULTS.apps,
     iterations: IterationsOption = _DEFAULTS.iterations,
+    drawn: DrawnOption = _DEFAULTS.drawn,
+    smaller: SmallerOption = None,
     most_nodes: NodesOption = None,
     out: OutOption = MODELS / "commander",
     resume: ResumeOption = True,
@@ -77,6 +94,7 @@ def commander(
     interruption; more --iterations go on from the last state. Writes network, card and curves.
     """
     args = _DEFAULTS._replace(seed=seed, apps=apps, iterations=iterations, most_nodes=most_nodes)
+    args = args._replace(drawn=drawn, smaller=tuple(smaller or ()))
     _train(args, out, resume=resume)
 
 
@@ -85,16 +103,19 @@ def soldier(
     seed: SeedOption = 0,
     apps: TrainAppsOption = SOLDIER.apps,
     iterations: IterationsOption = SOLDIER.iterations,
+    drawn: DrawnOption = _DEFAULTS.drawn,
+    smaller: SmallerOption = None,
     most_nodes: NodesOption = None,
     out: OutOption = MODELS / "soldier",
     resume: ResumeOption = True,
 ) -> None:
-    """Train the Soldiers' policy: one network that every app shares, first cloned, then by PPO.
+    """Train the Soldiers' policy: one network for every domain, first cloned, then by PPO.
 
     It first imitates an oracle of its lever as far as what it sees allows, then learns from rewards
     of each app. Resumes and writes as `hirl train commander` does.
     """
     args = SOLDIER._replace(seed=seed, apps=apps, iterations=iterations, most_nodes=most_nodes)
+    args = args._replace(drawn=drawn, smaller=tuple(smaller or ()))
     _train(args, out, resume=resume)
 
 
@@ -152,9 +173,10 @@ class _Progress:
 def _command(args: Args) -> str:
     given = {
         "--seed": args.seed, "--apps": args.apps, "--iterations": args.iterations,
-        "--most-nodes": args.most_nodes,
+        "--drawn": args.drawn, "--most-nodes": args.most_nodes,
     }  # fmt: skip
-    return command_line(f"hirl train {args.agent}", given) + " --fresh"
+    smaller = "".join(f" --smaller {apps}" for apps in args.smaller)
+    return command_line(f"hirl train {args.agent}", given) + smaller + " --fresh"
 
 
 def _show(console: Console, card: Card, args: Args, out: Path) -> None:

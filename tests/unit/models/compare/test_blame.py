@@ -17,7 +17,7 @@ from models.control.budget import CommanderDecision
 from models.control.commander import Commander
 from models.control.hierarchy import Heuristic
 from models.control.parameters import Parts
-from models.control.residual import Advisers
+from models.control.residual import Advisers, AppFactors, no_factors
 from models.control.tuned import tuned_parameters
 from models.forecaster.simulated.catalogue import oracle_of
 from models.forecaster.simulated.future import future_of
@@ -93,8 +93,9 @@ def starved(world: World) -> Heuristic:
 
 
 def too_small(world: World) -> Heuristic:
-    def half(status: I32, *_: Any) -> F32:
-        return np.full((status.shape[0], status.shape[2]), 0.5, np.float32)
+    def half(status: I32, *_: Any) -> AppFactors:
+        need = np.full((status.shape[0], status.shape[2]), 0.5, np.float32)
+        return no_factors(len(status))._replace(need=need)
 
     return tuned(world, Advisers(soldier=half))
 

@@ -42,6 +42,7 @@ def residual() -> Residual:
         headroom=np.full((1, DOMAINS), 1.5),
         urgency=np.full((1, DOMAINS), 2.0),
         need=np.full((1, APPS), 1.25, np.float32),
+        cpu=np.full((1, APPS), 1.75, np.float32),
         comfort=np.full((1, DOMAINS), 1.5),
         spare=np.full((1, 1), 0.5),
         pods=np.full((1, DOMAINS, HORIZONS), 0.5),
@@ -65,7 +66,8 @@ def test_below_policy_a_domain_ignores_a_policy_and_the_others_do_not(level: Lev
     assert found.headroom[0].tolist() == np.where(FIRST, 1.0, 1.5).tolist()
     assert found.urgency[0].tolist() == np.where(FIRST, 1.0, 2.0).tolist()
     assert found.need[0].tolist() == np.where(FIRST[INVENTORY.domain], 1.0, 1.25).tolist()
-    assert found.need.dtype == np.float32
+    assert found.cpu[0].tolist() == np.where(FIRST[INVENTORY.domain], 1.0, 1.75).tolist()
+    assert found.need.dtype == found.cpu.dtype == np.float32
     assert found.comfort[0].tolist() == np.where(FIRST, 1.0, 1.5).tolist()
     for weights in (found.pods, found.nodes):
         assert weights[0].max(axis=1).tolist() == np.where(FIRST, 0.0, 0.5).tolist()

@@ -31,6 +31,7 @@ def residual(factor: float, weight: float) -> Residual:
         headroom=factors,
         urgency=factors,
         need=need,
+        cpu=need,
         comfort=factors,
         spare=factors[:, :1],
         pods=weights,
@@ -54,7 +55,7 @@ def test_factors_of_one_and_weights_of_zero_are_the_heuristic_bit_for_bit() -> N
         assert same_plan(one, other)
 
 
-@pytest.mark.parametrize("field", ["headroom", "need", "pods", "nodes", "spare"])
+@pytest.mark.parametrize("field", ["headroom", "need", "cpu", "pods", "nodes", "spare"])
 def test_each_lever_changes_a_decision(field: str) -> None:
     moved = neutral(1)._replace(**{field: getattr(residual(1.4, 1.0), field)})
     pairs = zip(plans(None), plans(moved), strict=True)

@@ -13,7 +13,7 @@ from models.cluster.plan import Reason
 from models.control.change_history import FirstSizes
 from models.control.projection import MEBIBYTES, MILLICORES
 from models.control.safety import Apps, Wishes, enforce_sizes
-from models.control.sizing import keep_sizes, wish_sizes
+from models.control.sizing import enlarge, keep_sizes, wish_sizes
 from models.features.table import APP
 
 APPS, DOMAINS = 12, 2
@@ -61,6 +61,7 @@ class Fleet(NamedTuple):
         blast: float = PLENTY,
         allowed: bool = True,
         memory_room: float = PLENTY,
+        factor: float | None = None,
     ) -> Sizes:
         result = Sizes(
             np.zeros(APPS, np.int32),
@@ -79,6 +80,8 @@ class Fleet(NamedTuple):
                 np.full((1, APPS), CPU, np.int32), np.full((1, APPS), MEMORY, np.int32)
             )
             wish_sizes(apps, self.features, level, most, first, 0, wishes)
+            factors = np.full(0 if factor is None else APPS, factor or 1.0, np.float32)
+            enlarge(apps, self.features, factors, first, 0, wishes)
         else:
             keep_sizes(apps, wishes)
         enforce_sizes(wishes, apps, result.room, result.blast, result.spent)
@@ -144,6 +147,27 @@ def test_a_bigger_pod_goes_back_to_its_first_size_when_that_is_enough(fleet: Fle
     assert (fleet.resized().cpu == CPU).all()
     fleet.need[:] = 0.76 * MOST / 2
     assert (fleet.resized().cpu == 2000).all()
+
+
+@pytest.mark.parametrize(("factor", "cpu"), [(1.0, 1000), (1.05, 1000), (1.33, 1350), (9.0, 2000)])
+def test_a_policy_makes_pods_larger_than_their_owners_have_them(
+    fleet: Fleet, factor: float, cpu: int
+) -> None:
+    assert (fleet.resized(factor=factor).cpu == cpu).all()
+    # On the first size: decided again it is the same, and without it the first size returns.
+    fleet.cpu[:], fleet.need[:] = cpu, 1.0
+    assert (fleet.resized(factor=factor).cpu == cpu).all()
+    assert (fleet.resized(factor=1.0).cpu == CPU).all()
+
+
+def test_a_policy_never_takes_from_what_replicas_cannot_carry(fleet: Fleet) -> None:
+    fleet.need[:] = 30.1
+    assert (fleet.resized(factor=1.2).cpu == 1550).all()
+
+
+def test_without_a_sample_a_policy_changes_no_size(fleet: Fleet) -> None:
+    fleet.set_feature("missing", 1.0)
+    assert (fleet.resized(factor=2.0).cpu == CPU).all()
 
 
 def test_no_pod_becomes_smaller_than_at_first(fleet: Fleet) -> None:

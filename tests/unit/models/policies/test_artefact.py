@@ -9,15 +9,21 @@ import pytest
 
 from models.inputs.errors import InputError
 from models.policies.artefact import CARD, Card, load_card, load_commander, load_soldier
-from models.policies.contract import APP_COLUMNS, VERSION
+from models.policies.contract import MEMBERS, SOLDIER_INPUTS, VERSION
+from models.policies.soldier_inputs import SoldierInputs
 from tests.unit.models.policies.policy_files import write_soldier
 
 
-def test_a_policy_answers_for_any_number_of_apps(tmp_path: Path) -> None:
+def test_a_policy_answers_for_any_number_of_domains(tmp_path: Path) -> None:
     session = load_soldier(write_soldier(tmp_path, 1.25))
-    for apps in (1, 64, 100):
-        answer = session(np.ones((2, apps, len(APP_COLUMNS)), np.float32))
-        np.testing.assert_array_equal(answer, np.full((2, apps), 1.25, np.float32))
+    for domains in (1, 4, 12):
+        sizes = [[axis for axis in port.shape if isinstance(axis, int)] for port in SOLDIER_INPUTS]
+        answer = session(
+            SoldierInputs(*(np.ones((2, domains, *size), np.float32) for size in sizes))
+        )
+        np.testing.assert_array_equal(
+            answer["need"], np.full((2, domains, MEMBERS), 1.25, np.float32)
+        )
 
 
 def test_a_folder_without_a_policy_says_how_to_train_one(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from models.control.parameters import Parameters, Parts
 from models.control.residual import Advisers
 from models.control.safety import SafetyRules
 from models.policies.advisers import CommanderPolicy, SoldierPolicy
-from models.policies.contract import OUTPUTS
+from models.policies.contract import OUTPUTS, SOLDIER_OUTPUTS
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
+from models.policies.soldier_inputs import SoldierInputs
 from tests.unit.models.control.control_helpers import (
     APPS,
     DOMAINS,
@@ -48,8 +49,9 @@ class Evil:
             for port in OUTPUTS
         }  # fmt: skip
 
-    def soldier(self, inputs: F32, /) -> F32:
-        return self._numbers(inputs.shape[:2], 0.5, 2.0)
+    def soldier(self, inputs: SoldierInputs, /) -> Answer:
+        shape = inputs.cores.shape
+        return {port.name: self._numbers(shape, 0.5, 2.0) for port in SOLDIER_OUTPUTS}
 
     def _numbers(self, shape: tuple[int, ...], low: float, high: float) -> F32:
         sound: F32 = self._random.uniform(low, high, shape).astype(np.float32)

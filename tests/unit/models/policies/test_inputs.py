@@ -4,22 +4,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.cluster.inventory import only_domain
-from models.control.budget import no_decision
-from models.control.demand import AppSignals
 from models.control.report import Report
 from models.features.pools import PoolReadings
-from models.features.table import APP
 from models.policies.contract import (
-    APP_COLUMNS,
     CLUSTER_COLUMNS,
     DOMAIN_COLUMNS,
     INPUTS,
     POOL_COLUMNS,
 )
-from models.policies.inputs import CommanderInputs, commander_inputs, soldier_inputs
+from models.policies.inputs import CommanderInputs, commander_inputs
 from tests.unit.models.control.control_helpers import (
-    APPS,
     DOMAINS,
     INVENTORY,
     POOLS,
@@ -67,24 +61,3 @@ def test_without_a_forecast_its_columns_are_zero_and_with_one_they_are_logs_over
     assert (found.domain[..., first] == 1.0).all()
     mid = DOMAIN_COLUMNS.index("mid_5min")
     np.testing.assert_allclose(found.domain[..., mid], np.log(1.5), rtol=1e-5)
-
-
-def test_an_app_reads_the_same_beside_the_apps_of_other_domains_and_without_them() -> None:
-    draw = np.random.default_rng(0)
-    status = Plant().status
-    signals = AppSignals(
-        features=draw.uniform(0.0, 2.0, (1, APP.width, APPS)).astype(np.float32),
-        load=draw.uniform(1.0, 9.0, (1, APPS)).astype(np.float32),
-        usual=draw.uniform(1.0, 9.0, (1, APPS)).astype(np.float32),
-    )
-    directive = no_decision(1, DOMAINS, POOLS).directive
-    together = soldier_inputs(status, signals, directive, INVENTORY)
-    assert together.shape == (1, APPS, len(APP_COLUMNS))
-    members = np.flatnonzero(INVENTORY.domain == 2)
-    alone = soldier_inputs(
-        status[..., members],
-        AppSignals(*(one[..., members] for one in signals)),
-        directive,
-        only_domain(INVENTORY, members),
-    )
-    np.testing.assert_array_equal(alone, together[:, members])

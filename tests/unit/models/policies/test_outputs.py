@@ -12,11 +12,11 @@ from hypothesis.extra.numpy import arrays
 from models.cluster import rows
 from models.cluster.arrays import F32
 from models.control.residual import Advisers
-from models.features.table import APP
 from models.policies.advisers import CommanderPolicy, SoldierPolicy
-from models.policies.contract import NEED_SPAN, OUTPUTS
+from models.policies.contract import MEMBERS, OUTPUTS, SOLDIER_OUTPUTS
 from models.policies.inputs import CommanderInputs
-from models.policies.outputs import Answer, need_of, residual_of
+from models.policies.outputs import Answer, factors_of, residual_of
+from models.policies.soldier_inputs import Apps, SoldierInputs
 from tests.unit.models.control.control_helpers import (
     APPS,
     DOMAINS,
@@ -68,25 +68,28 @@ def test_what_is_not_a_number_leaves_its_domain_to_the_heuristic() -> None:
     assert found.headroom[0].tolist() == pytest.approx([1.2, 1.2, 1.0, 1.2, 1.2])
 
 
-@given(arrays(np.float32, (1, APPS), elements=st.floats(width=32)))
-def test_needs_are_within_the_contract_and_p0_is_never_lowered(answer: F32) -> None:
-    status = Plant().status
-    features = np.zeros((1, APP.width, APPS), np.float32)
-    found = need_of(answer, status, features, INVENTORY.priority)
-    assert np.isfinite(found).all()
-    assert found.min() >= np.float32(1 / NEED_SPAN)
-    assert found.max() <= np.float32(NEED_SPAN)
-    assert (found[:, HIGHEST[INVENTORY.domain]] >= 1.0).all()
+MEMBER = (np.arange(APPS, dtype=np.int32) % MEMBERS)[None]
+ALL_KNOWN = Apps(MEMBER, np.ones((1, APPS), np.bool_))
+
+
+@given(arrays(np.float32, (1, DOMAINS, MEMBERS), elements=st.floats(width=32)))
+def test_factors_are_within_the_contract_and_p0_is_never_lowered(answer: F32) -> None:
+    both = {"need": answer, "cpu": answer}
+    found = factors_of(both, ALL_KNOWN, Plant().status, INVENTORY.priority)
+    for port, values in zip(SOLDIER_OUTPUTS, found, strict=True):
+        assert np.isfinite(values).all()
+        assert np.float32(port.low) <= values.min() <= values.max() <= np.float32(port.high)
+        assert (values[:, HIGHEST[INVENTORY.domain]] >= 1.0).all()
 
 
 def test_apps_without_a_sample_are_left_to_the_heuristic() -> None:
-    features = np.zeros((1, APP.width, APPS), np.float32)
-    features[0, APP.at("missing"), 3] = 1.0
-    found = need_of(
-        np.full((1, APPS), 1.3, np.float32), Plant().status, features, INVENTORY.priority
-    )
-    assert found[0, 3] == 1.0
-    assert found[0, 4] == np.float32(1.3)
+    known = np.ones((1, APPS), np.bool_)
+    known[0, 3] = False
+    need = np.full((1, DOMAINS, MEMBERS), 1.3, np.float32)
+    found = factors_of({"need": need}, Apps(MEMBER, known), Plant().status, INVENTORY.priority)
+    assert found.need[0, 3] == 1.0
+    assert found.need[0, 4] == np.float32(1.3)
+    assert found.cpu.shape == (1, 0)
 
 
 class Chance:
@@ -99,8 +102,9 @@ class Chance:
         rows = inputs.domain.shape[0]
         return {name: self._numbers((rows, *one.shape[1:])) for name, one in answer_of(1.0).items()}
 
-    def soldier(self, inputs: F32, /) -> F32:
-        return self._numbers(inputs.shape[:2])
+    def soldier(self, inputs: SoldierInputs, /) -> Answer:
+        shape = inputs.cores.shape
+        return {port.name: self._numbers(shape) for port in SOLDIER_OUTPUTS}
 
     def _numbers(self, shape: tuple[int, ...]) -> F32:
         odd = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 0.0, -1.0], np.float32)
@@ -138,8 +142,8 @@ def test_networks_that_answer_one_and_zero_are_the_heuristic_bit_for_bit() -> No
         return {name: np.full_like(values[:1], 0.0 if name in weights else 1.0)
                 for name, values in answer_of(1.0).items()}  # fmt: skip
 
-    def same(inputs: F32) -> F32:
-        return np.ones(inputs.shape[:2], np.float32)
+    def same(inputs: SoldierInputs) -> Answer:
+        return {port.name: np.ones(inputs.cores.shape, np.float32) for port in SOLDIER_OUTPUTS}
 
     advised._advisers = Advisers(
         CommanderPolicy(INVENTORY, neutral), SoldierPolicy(INVENTORY, same)

@@ -12,11 +12,10 @@ from models.policies.artefact import (
     CARD,
     NETWORK,
     CommanderSession,
-    SoldierSession,
     load_commander,
     load_soldier,
 )
-from models.policies.contract import APP_COLUMNS, INPUTS
+from models.policies.contract import INPUTS
 from models.policies.features import feature_names, reference_of
 from models.policies.inputs import CommanderInputs
 from models.policies.packing import packed
@@ -32,10 +31,10 @@ from tests.unit.models.control.control_helpers import CLUSTER, POPULATION, SPIKE
 torch = pytest.importorskip("torch", reason="training needs torch: run `make test-train`")
 
 from models.training import produce  # noqa: E402
-from models.training.agents import agent_of  # noqa: E402
+from models.training.agents import NOBODY, Memory, agent_of  # noqa: E402
 from models.training.clone import clone  # noqa: E402
 from models.training.export import TOLERANCE, export  # noqa: E402
-from models.training.ppo import Iteration, Trainer, judge  # noqa: E402
+from models.training.ppo import Iteration, Trainer, credited, judge  # noqa: E402
 from models.training.rollouts import Track  # noqa: E402
 
 SCENARIO = Scenario(
@@ -43,7 +42,7 @@ SCENARIO = Scenario(
     warmup_minutes=2, events=(SPIKE,),
 )  # fmt: skip
 TINY = Args(iterations=2, judge_every=1, epochs=2, minibatch=8, hidden=8, most_nodes=-0.5)
-TINY_SOLDIER = SOLDIER._replace(iterations=2, judge_every=1, epochs=1, minibatch=256, hidden=8)
+TINY_SOLDIER = SOLDIER._replace(iterations=2, judge_every=1, epochs=1, minibatch=16, hidden=8)
 FIRST = msgspec.structs.fields(Iteration)[0].name
 
 
@@ -113,9 +112,10 @@ def test_a_batch_of_one_decision_leaves_weights_that_are_numbers(
     assert all(np.isfinite(each).all() for each in weights(trainer))
 
 
-def test_an_untrained_policy_is_nearly_the_heuristic(track: Track) -> None:
+@pytest.mark.parametrize("args", [TINY, TINY_SOLDIER], ids=["commander", "soldier"])
+def test_an_untrained_policy_is_nearly_the_heuristic(args: Args, track: Track) -> None:
     torch.manual_seed(0)
-    agent = agent_of(TINY)
+    agent = agent_of(args)
     _, costs = agent.play(track, None)
     assert abs(judge([(track, costs)]).objective) < 0.05
 
@@ -138,7 +138,13 @@ def test_what_a_training_writes_can_be_served(
 ) -> None:
     monkeypatch.setattr(produce, "training_scenarios", lambda _cluster: (SCENARIO,))
     short = args._replace(
-        apps=40, iterations=1, world_seeds=(0,), judge_seeds=(1,), forecast="none"
+        apps=40,
+        smaller=(20,),
+        drawn=1,
+        iterations=2,
+        world_seeds=(0,),
+        judge_seeds=(1,),
+        forecast="none",
     )
     order = produce.Order(short, tmp_path / "out", tmp_path / "state", "by a test")
     card = produce.produce(order, Watched(), lambda: 0.0)
@@ -177,12 +183,15 @@ def test_the_exported_commander_answers_alike_for_any_number_of_domains(tmp_path
         assert answer["spare"].shape == (2, 1)
 
 
-# torch warns about its own exporter.
-@pytest.mark.filterwarnings("ignore")
-def test_an_app_gets_the_same_factor_whichever_apps_are_beside_it(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    assert export("soldier", agent_of(TINY_SOLDIER).exported, tmp_path / "s.onnx") <= TOLERANCE
-    session = SoldierSession(tmp_path / "s.onnx")
-    inputs = np.random.default_rng(0).normal(size=(2, 70, len(APP_COLUMNS))).astype(np.float32)
-    together = session(inputs)
-    np.testing.assert_array_equal(session(inputs[:, 30:40]), together[:, 30:40])
+def test_a_reward_of_an_app_counts_for_the_member_that_decided_about_it() -> None:
+    unit = np.array([[0, 0, 2, NOBODY], [1, 0, 2, 2]], np.int32)
+    rewards = np.array([[1.0, 3.0, 5.0, 7.0], [0.0, 0.0, 0.0, 0.0]])
+    memory = Memory({}, np.zeros((2, 1, 3, 2), np.float32), rewards, unit)
+    values = np.zeros((2, 3))
+    gained, returns, weight = credited(memory, values, SOLDIER._replace(discount=0.0))
+    np.testing.assert_array_equal(gained[0], [2.0, 0.0, 5.0])
+    np.testing.assert_array_equal(returns, gained)
+    np.testing.assert_array_equal(weight, [[1.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    # What an app brings later counts for who decided before, whichever member it belongs to then.
+    later, _, _ = credited(memory._replace(rewards=rewards[::-1]), values, SOLDIER)
+    np.testing.assert_allclose(later[0], 0.9 * 0.95 * np.array([2.0, 0.0, 5.0]))

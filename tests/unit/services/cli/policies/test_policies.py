@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from models.compare import workers
-from models.policies.contract import APP_COLUMNS
+from models.policies.contract import SOLDIER_INPUTS
 from models.policies.packing import version_in
 from models.registry.evidence import read_evidence
 from models.registry.load import Samples, write_samples
@@ -51,7 +51,11 @@ def test_a_policy_that_changes_nothing_has_the_figures_of_the_heuristic_and_does
 
 def test_the_evidence_is_what_the_gate_of_the_registry_reads() -> None:
     folder = write_soldier(Path("same"), 1.0)
-    samples = Samples({"app": np.zeros((1, len(APP_COLUMNS)), np.float32)}, {})
+    states = {
+        port.name: np.zeros([1 if axis == "rows" else int(axis) for axis in port.shape], np.float32)
+        for port in SOLDIER_INPUTS
+    }
+    samples = Samples(states, {})
     (folder / SAMPLES).write_bytes(write_samples(samples))
     assert bench("--soldier", "same", "--evidence", "evidence.json") == 1
     found = read_evidence(Path("evidence.json"))

@@ -16,7 +16,7 @@ from models.registry.store import Entry, FolderStore
 from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.model_judged import ModelJudged
-from schemas.model_promoted import ModelPromoted
+from schemas.model_promoted import ModelPromoted, RolloutRules
 from schemas.scale_planned import ScalePlanned
 from schemas.topics import topic_of
 from services._kit.clock import rfc3339
@@ -38,6 +38,7 @@ from tests.planted_models import (
     PUBLIC_PEM,
     commander_files,
     commander_network,
+    features,
     soldier_files,
     soldier_network,
 )
@@ -106,7 +107,9 @@ class System:
     def __init__(self, root: Path, options: dict[str, Any], store: FolderStore) -> None:
         self.root, self._options, self._store = root, options, store
 
-    def promote(self, kind: Kind, files: Files, *, kill: bool = False) -> Promoted:
+    def promote(
+        self, kind: Kind, files: Files, ends: tuple[str, ...] = ENDS, *, kill: bool = False
+    ) -> Promoted:
         """Promote an artefact and wait for its end in every scope; kill its service each stage."""
         manifest, model = read_manifest(files[MANIFEST], "planted"), KEYS[kind]
         self._store.write(Entry(kind, manifest.version), files)
@@ -114,12 +117,14 @@ class System:
         order = ModelPromoted(
             model=model, version=manifest.name, uri=self._store.url, sha256=manifest.version,
             unlock=True, promoted_at=rfc3339(ordered_at), reason="a test", issued_by="test",
+            # Without samples of training, nothing is compared.
+            rules=RolloutRules(drift_minutes=1),
         )  # fmt: skip
         publish(self._options, [order], SOURCE)
         while True:
             found = Promoted(model, manifest.name, ordered_at, self._steps(manifest.version))
             by_scope = [found.phases(scope) for scope in SCOPES[model]]
-            if all(phases and phases[-1].split()[0] in ENDS for phases in by_scope):
+            if all(phases and phases[-1].split()[0] in ends for phases in by_scope):
                 return found._replace(killed=frozenset(killed))
             stages = {phases[-1] for phases in by_scope if phases} - {STAGES[-1]}
             if kill and stages - killed and self._kill(model):
@@ -220,13 +225,18 @@ CASES: Final[dict[str, tuple[Kind, Files, tuple[str, ...], str]]] = {
         COMMANDER, truncated(commander_files(commander_network(headroom=0.96))), ("refused",),
         "was changed or truncated",
     ),
-    "drifted": (
+    "other features": (
         COMMANDER, commander_files(commander_network(headroom=0.97), features_sha256="1" * 64),
         ("refused",), "trained on other features",
     ),
     "wrong shape": (
         SOLDIER, soldier_files(soldier_network(0.97), outputs=_TWO_MEMBERS), ("refused",),
         "expected the shape",
+    ),
+    "Commander: drifted": (
+        COMMANDER,
+        commander_files(commander_network(headroom=0.94), extra=features(COMMANDER, spread=0.0)),
+        ("shadow", "rolled-back"), "is another than in training",
     ),
     "Commander: NaN": (
         COMMANDER, commander_files(commander_network(bad="nan")), ("shadow", "rolled-back"),
@@ -248,13 +258,29 @@ CASES: Final[dict[str, tuple[Kind, Files, tuple[str, ...], str]]] = {
         COMMANDER, commander_files(commander_network(bad="slow")), ("shadow", "rolled-back"),
         "took ",
     ),
-    "good Soldiers": (SOLDIER, soldier_files(soldier_network(0.99)), STAGES, ""),
+    # Watched, and not drifted.
+    "good Soldiers": (
+        SOLDIER, soldier_files(soldier_network(0.99), extra=features(SOLDIER, spread=1.0)),
+        STAGES, "",
+    ),
     "killed Soldiers": (SOLDIER, soldier_files(soldier_network(0.98)), STAGES, ""),
     "Soldiers: most": (
         SOLDIER, soldier_files(soldier_network(1.5)),
         # A domain whose plan is the same either way finds nothing against it in one decision.
         ("shadow", "canary 5%", "rolled-back"),
         "above the incumbent's",
+    ),
+    # Compared once a minute, so it may have passed some stages of one decision by then.
+    "Soldiers: drifted": (
+        SOLDIER, soldier_files(soldier_network(0.96), extra=features(SOLDIER, spread=0.0)),
+        (*STAGES, "rolled-back"), "is another than in training",
+    ),
+    "Soldiers: wrongly signed": (
+        SOLDIER, soldier_files(soldier_network(0.95), OTHER_KEY), ("refused",), "trusted keys",
+    ),
+    "Soldiers: truncated": (
+        SOLDIER, truncated(soldier_files(soldier_network(0.94))), ("refused",),
+        "was changed or truncated",
     ),
     "Soldiers: NaN": (
         SOLDIER, soldier_files(soldier_network(bad="nan")), ("shadow", "rolled-back"), "no number",
@@ -284,8 +310,10 @@ def rolled(workplace: Path) -> Iterator[Rolled]:
         options = options_for_home(Path(run.kafka_home))
         ours = System(root, options, store)
         promoted = {
-            case: ours.promote(kind, files, kill=case.startswith("killed"))
-            for case, (kind, files, _, _) in CASES.items()
+            case: ours.promote(
+                kind, files, ENDS if phases == STAGES else ENDS[1:], kill=case.startswith("killed")
+            )
+            for case, (kind, files, phases, _) in CASES.items()
         }
         # Some decisions more, for the swap of the last one.
         time.sleep(120.0 / SPEED)

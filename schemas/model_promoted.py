@@ -10,6 +10,44 @@ from schemas.fields import Event, Name, Time, about
 Decisions = Annotated[int, Meta(ge=1, le=10_000)]
 
 
+AShare = Annotated[float, Meta(ge=0, le=1)]
+Weight = Annotated[float, Meta(ge=0, le=1000)]
+
+
+class GateLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Thresholds of `hirl models evaluate` and `promote`. Null: those of the release."""
+
+    parity: Annotated[AShare | None, about("Largest difference of an export.")] = None
+    drift: Annotated[
+        AShare | None, about("Largest distance of a feature of recorded frames from training.")
+    ] = None
+    p0_share: Annotated[
+        AShare | None, about("Share of the incumbent's P0 minutes that a scenario may have more.")
+    ] = None
+    p0_minutes: Annotated[
+        Annotated[float, Meta(ge=0, le=1000)] | None, about("The same in minutes.", "min")
+    ] = None
+    oscillation: Annotated[
+        AShare | None, about("Largest share of decisions that undo the one before.")
+    ] = None
+    decision_ms: Annotated[
+        Annotated[float, Meta(ge=0.001, le=5000)] | None,
+        about("99th percentile of a decision.", "ms"),
+    ] = None
+    z: Annotated[
+        Annotated[float, Meta(ge=1, le=6)] | None, about("Quantile of the certificate.")
+    ] = None
+
+
+class ObjectiveWeights(msgspec.Struct, frozen=True, kw_only=True):
+    """What a violated app-minute of each priority costs. Null: as the cluster file says."""
+
+    p0: Annotated[Weight | None, about("Of the highest priority.")] = None
+    p1: Annotated[Weight | None, about("Of the second.")] = None
+    p2: Annotated[Weight | None, about("Of the third.")] = None
+    p3: Annotated[Weight | None, about("Of the lowest.")] = None
+
+
 class RolloutRules(msgspec.Struct, frozen=True, kw_only=True):
     """When candidates move on. Null: as the settings of the service say."""
 
@@ -37,6 +75,17 @@ class RolloutRules(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=0, le=100_000)] | None,
         about("Ticks after a rollback in which nothing is begun."),
     ] = None
+    most_answer_seconds: Annotated[
+        Annotated[float, Meta(ge=0.001, le=5)] | None, about("Longest answer of a model.", "s")
+    ] = None
+    most_spend: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        about("Share of the spend cap at which a Commander's policy is taken back."),
+    ] = None
+    gate: Annotated[GateLimits, about("Thresholds of the gate.")] = GateLimits()
+    weights: Annotated[
+        ObjectiveWeights, about("Weights that policies are compared and rewarded by.")
+    ] = ObjectiveWeights()
 
 
 class ModelPromoted(Event, frozen=True, kw_only=True):

@@ -119,7 +119,9 @@ def heartbeat(tick: int, state: Any = "closed", **changes: Any) -> BreakerChange
     return msgspec.structs.replace(plain, **changes)
 
 
-def planned(domain: str, tick: int, held: float = 100.0, distress: float = 0.0) -> ScalePlanned:
+def planned(
+    domain: str, tick: int, held: float = 100.0, distress: float = 0.0, at_risk: int = 0
+) -> ScalePlanned:
     """A plan without changes, with the sums of its domain."""
     sums = Sums(
         apps=10,
@@ -132,7 +134,7 @@ def planned(domain: str, tick: int, held: float = 100.0, distress: float = 0.0) 
         pending=0.0,
         distress=distress,
         rps=1000.0,
-        at_risk=0,
+        at_risk=at_risk,
     )
     return ScalePlanned(
         tick=tick,

@@ -62,6 +62,13 @@ class Rules:
     most_drift: float = 0.6
     """Distance from training, beyond that of any run of training, at which a policy is taken back.
     Hours of load that training had no like of are up to 0.43 away."""
+    most_answer_seconds: float = 0.05
+    """Longest answer of a model."""
+    most_spend: float = 0.96
+    """Share of the spend cap that the mean cost of the last hour may reach under a Commander's
+    policy: a cap that is reached is late."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Of the objective by priority, where they are not those of the cluster file."""
     lock_ticks: int = 180
     """Time after a rollback in which nothing else is promoted."""
     retry_ticks: int = 60

@@ -95,9 +95,10 @@ def loader(kit: KitSettings, kind: Kind, open_model: Callable[[Artefact], Any]) 
     return ModelLoader(kind, store, Trust(keys), open_model)
 
 
-def rules_of(kit: KitSettings) -> Rules:
+def rules_of(kit: KitSettings, most_answer_seconds: float) -> Rules:
     """The rules of rollouts, from the settings."""
     return Rules(
+        most_answer_seconds=most_answer_seconds,
         shadow_decisions=kit.rollout_shadow_decisions,
         stage_decisions=kit.rollout_stage_decisions,
     )
@@ -107,8 +108,12 @@ def amended(rules: Rules, event: ModelPromoted | None) -> Rules:
     """The rules of the settings with those that the newest record of the registry changes."""
     if event is None:
         return rules
-    changes = {name: one for name, one in asdict(event.rules).items() if one is not None}
-    return replace(rules, **changes)
+    found = asdict(event.rules)
+    # The gate is applied before anything is ordered, by the command.
+    del found["gate"]
+    weights = {n.upper(): w for n, w in asdict(found.pop("weights")).items() if w is not None}
+    changes = {name: one for name, one in found.items() if one is not None}
+    return replace(rules, **changes, weights=weights)
 
 
 def order_of(event: ModelPromoted) -> Order:

@@ -1,13 +1,15 @@
 """Orders about models: which are in force, what services made of them, and how to return."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
 from msgspec.structs import asdict
 from msgspec.structs import replace as structs_replace
 
 from models.inputs.errors import InputError
+from models.registry.gate import Limits
 from models.registry.load import Artefact
 from models.registry.manifest import Kind
 from schemas.fields import LONGEST_TEXT
@@ -129,12 +131,11 @@ def with_lock(
 
 
 def with_rules(
-    history: History, model: str, changes: RolloutRules, author: Author, reason: str, now: float
+    history: History, model: str, settings: Sequence[str], author: Author, reason: str, now: float
 ) -> ModelPromoted:
-    """The order in force, with other rules of rollouts; what is not changed stays."""
+    """The order in force, with other rules; what is not changed stays."""
     present, base = history.newest(model), _in_force(history, model)
-    given = {name: one for name, one in asdict(changes).items() if one is not None}
-    base["rules"] = structs_replace(base["rules"], **given)
+    base["rules"] = changed(base["rules"], settings)
     locked = present is not None and present.locked
     return ModelPromoted(**base, locked=locked, **_signed(author, reason, now))
 
@@ -155,6 +156,53 @@ def _in_force(history: History, model: str) -> dict[str, Any]:
         name, sha256 = history.incumbent(model)
         base |= {"version": name, "uri": present.uri if sha256 else "", "sha256": sha256}
     return base
+
+
+def changed(rules: RolloutRules, settings: Sequence[str]) -> RolloutRules:
+    """Rules with each `NAME=VALUE` changed; without a value it is as before any record."""
+    plain = msgspec.to_builtins(rules)
+    known = flat(rules)
+    for one in settings:
+        name, equals, value = one.partition("=")
+        if not equals or name not in known:
+            raise InputError(f"{one}: expected NAME=VALUE, with a name of {', '.join(known)}")
+        part, _, last = name.rpartition(".")
+        (plain[part] if part else plain)[last] = value or None
+    try:
+        return msgspec.convert(plain, RolloutRules, strict=False)
+    except msgspec.ValidationError as error:
+        raise InputError(f"rules: {error}") from None
+
+
+def flat(rules: RolloutRules) -> dict[str, float | None]:
+    """Every rule by its name, such as `gate.drift`; None where nothing was changed."""
+    found: dict[str, float | None] = {}
+    for name, value in msgspec.to_builtins(rules).items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{inner}": one for inner, one in value.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def with_changes(ordered: Sequence[ModelPromoted]) -> Iterator[tuple[ModelPromoted, str]]:
+    """Each order with the rules that it changed, in words."""
+    before: dict[str, dict[str, float | None]] = {}
+    for order in ordered:
+        now, was = flat(order.rules), before.get(order.model, flat(RolloutRules()))
+        words = [
+            f"{name}={'as before' if now[name] is None else f'{now[name]:g}'}"
+            for name in now
+            if now[name] != was[name]
+        ]
+        before[order.model] = now
+        yield order, f"; {', '.join(words)}" if words else ""
+
+
+def limits_of(history: History, model: str) -> Limits:
+    """The thresholds of the gate: those of the release, and what the registry changed."""
+    given = asdict(rules_of(history, model).gate)
+    return structs_replace(Limits(), **{n: one for n, one in given.items() if one is not None})
 
 
 def rules_of(history: History, model: str) -> RolloutRules:

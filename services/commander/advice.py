@@ -34,13 +34,9 @@ MODEL: Final = "commander"
 """Key of its promotions."""
 MOST_SECONDS: Final = 0.05
 """Longest answer of a policy."""
-_P0_WEIGHT: Final = 10.0
-"""Of cores that the highest priority lacks, over cores that are paid for: as in the objective."""
 _NOTICEABLE: Final = 0.01
 SPEND_MINUTES: Final = 60
 """Window of the mean that is compared with the spend cap."""
-ETA: Final = 0.04
-"""Policies are taken back this share below the cap: a cap that is reached is late."""
 _LEAST_MINUTES: Final = 10
 
 Asked = tuple[I32, PoolReadings, Report, Forecast | None]
@@ -119,14 +115,18 @@ def sample_of(
     decide: Callable[[Residual], CommanderDecision],
     report: Report,
     inventory: Inventory,
+    weight: float,
 ) -> Sample:
-    """What the candidate would decide beside the incumbent, estimated from this minute alone."""
+    """What the candidate would decide beside the incumbent, estimated from this minute alone.
+
+    `weight` is that of the highest priority's violations in the objective.
+    """
     if advice.candidate is None:
         return Sample(advice.fault)
     ours, theirs = decide(advice.incumbent), decide(advice.candidate)
     return Sample(
-        cost_incumbent=_cost(ours, report, inventory),
-        cost_candidate=_cost(theirs, report, inventory),
+        cost_incumbent=_cost(ours, report, inventory, weight),
+        cost_candidate=_cost(theirs, report, inventory, weight),
         differs=_differs(ours, theirs),
     )
 
@@ -136,11 +136,12 @@ def beside_heuristic(
     heuristic: CommanderDecision,
     report: Report,
     inventory: Inventory,
+    weight: float,
 ) -> dict[str, float]:
     """What was decided beside what the heuristic alone would decide, for the transition."""
     return {
-        "cost": _cost(decision, report, inventory),
-        "heuristic_cost": _cost(heuristic, report, inventory),
+        "cost": _cost(decision, report, inventory, weight),
+        "heuristic_cost": _cost(heuristic, report, inventory, weight),
         "differs": _differs(heuristic, decision),
     }
 
@@ -156,12 +157,12 @@ def watched(
     return policy.reference.watch(seen, values, minutes)
 
 
-def over_cap(spend_per_hour: Sequence[float], cap: float) -> str:
+def over_cap(spend_per_hour: Sequence[float], cap: float, most: float) -> str:
     """Why policies are taken back: the sliding mean of the cost is too near to the spend cap."""
     if len(spend_per_hour) < _LEAST_MINUTES:
         return ""
     mean = sum(spend_per_hour) / len(spend_per_hour)
-    if mean <= (1.0 - ETA) * cap:
+    if mean <= most * cap:
         return ""
     return f"the mean cost of {len(spend_per_hour)} min is {mean / cap:.1%} of the spend cap"
 
@@ -246,13 +247,15 @@ def _differs(one: CommanderDecision, other: CommanderDecision) -> float:
     return float((np.abs(after - before) > _NOTICEABLE * np.maximum(before, 1.0)).mean())
 
 
-def _cost(decision: CommanderDecision, report: Report, inventory: Inventory) -> float:
+def _cost(
+    decision: CommanderDecision, report: Report, inventory: Inventory, weight: float
+) -> float:
     """Cores of the nodes that are kept, and cores that the highest priority needs and lacks."""
     nodes = float((decision.keep[0] * inventory.pool_cpu).sum())
     highest = inventory.priority == inventory.priority.min()
     # What it needs now, not what it wants: a policy that wants more would seem to be worth it.
     lacks = np.maximum(0.0, report.essential - decision.directive.budget.cores)[0, highest]
-    return nodes + _P0_WEIGHT * float(lacks.sum())
+    return nodes + weight * float(lacks.sum())
 
 
 def with_policy(versions: dict[str, str], policy: str, level: Level) -> dict[str, str]:

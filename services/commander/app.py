@@ -22,8 +22,7 @@ def build(kit: KitSettings, own: Settings) -> Service[CommanderState]:
         kit.tick_grace_seconds,
         own.await_forecasts,
         kit.speed,
-        rules_of(kit),
-        own.most_policy_seconds,
+        rules_of(kit, own.most_policy_seconds),
     )
     inventory = DeclaredApps(cluster).inventory(())
 

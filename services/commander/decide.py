@@ -43,7 +43,6 @@ from services._kit.plausible import OUT_OF_RANGE, Pace, bounded, following
 from services._kit.ticks import POLICY, decision_id
 from services.commander.advice import (
     MODEL,
-    MOST_SECONDS,
     SPEND_MINUTES,
     Advice,
     Asked,
@@ -93,7 +92,6 @@ class CommanderHandler(Handler[CommanderState]):
         await_forecasts: bool = True,
         speed: float = 1.0,
         rules: Rules = RULES,
-        most_policy_s: float = MOST_SECONDS,
     ) -> None:
         self._domains, self._pools = cluster.domain_names, cluster.pool_names
         self._levels = Levels(self._domains)
@@ -101,14 +99,15 @@ class CommanderHandler(Handler[CommanderState]):
         self._inventory = DeclaredApps(cluster).inventory(())
         self._commander = Commander(self._inventory, parameters)
         self._follower: Follower[Policy] = Follower(MODEL, CLUSTER, rules)
-        self._most_policy_s = most_policy_s
         self._grace, self._largest = grace_s, cluster.largest_factor
         self._per_minute = ticks_per_minute(cluster.tick_seconds)
         pace = None if grace_s is None else speed
         self._pace = Pace(cluster.tick_seconds, pace, stride=self._per_minute)
         # Plans pace the minutes: forecasts may be switched off, and pools have one source for all.
         self._voters = frozenset(f"plan/{domain}" for domain in self._domains)
-        self._weights = [cluster.priority_weights[d.priority] for d in cluster.domains]
+        self._priorities = [d.priority for d in cluster.domains]
+        self._cluster_weights = cluster.priority_weights
+        self._highest = int(np.argmin(self._inventory.priority))
         kinds = ("plan", "forecast") if await_forecasts else ("plan",)
         self._expected = frozenset(
             [f"{kind}/{domain}" for kind in kinds for domain in self._domains]
@@ -249,7 +248,9 @@ class CommanderHandler(Handler[CommanderState]):
         decision = decide(None if advice is None else advice.residual)
         beside, drift = dict[str, float](), {} if advice is None else dict(advice.drift)
         if advice is not None and any(advice.names):
-            beside = beside_heuristic(decision, decide(None), report, self._inventory)
+            beside = beside_heuristic(
+                decision, decide(None), report, self._inventory, self._weights()[self._highest]
+            )
         # Every domain takes part in the decision, so that shares sum to 1. Only those that report
         # get a budget; all pools get a request.
         events: list[Event] = [
@@ -275,7 +276,7 @@ class CommanderHandler(Handler[CommanderState]):
             tick, self._domains, report, decision, state.pools, spent, cap, beside, drift
         )
         if state.snapshot is not None:
-            events.append(transition(state.snapshot, snapshot, self._weights, cause, POLICY))
+            events.append(transition(state.snapshot, snapshot, self._weights(), cause, POLICY))
         return replace(state, epoch=epoch, snapshot=snapshot), events
 
     def _advised(
@@ -290,14 +291,17 @@ class CommanderHandler(Handler[CommanderState]):
         deciding = self._follower.deciding(state.rollout, self._domains)
         if deciding.incumbent is None and deciding.candidate is None:
             return state, None, []
-        advice, sample = advise(deciding, asked, clock.now, self._most_policy_s), None
-        rules = self._follower.rules
+        rules, sample = self._follower.rules, None
+        advice = advise(deciding, asked, clock.now, rules.most_answer_seconds)
         seen, drift = watched(deciding, asked, self._inventory, state.seen, rules.drift_minutes)
         state, advice = replace(state, seen=seen), advice._replace(drift=drift)
-        spending = over_cap(state.spend_per_hour, self._inventory.spend_cap_per_hour)
+        cap = self._inventory.spend_cap_per_hour
+        spending = over_cap(state.spend_per_hour, cap, rules.most_spend)
         drifted, problem = drift_problem(drift, rules.most_drift), advice.problem
         if deciding.candidate is not None:
-            sample = sample_of(advice, decide, asked[2], self._inventory)
+            sample = sample_of(
+                advice, decide, asked[2], self._inventory, self._weights()[self._highest]
+            )
             at_risk = asked[2].at_risk[0] / np.maximum(asked[2].apps[0], 1.0)
             risk = {"ids": self._domains, "risk": at_risk.tolist(), "chance": A_PART}
             # Nothing of it was applied in shadow, so it has spent nothing.
@@ -308,6 +312,11 @@ class CommanderHandler(Handler[CommanderState]):
         tick, time = int(asked[0][0]), cause.time
         rollout, judged = self._follower.judge(state.rollout, sample, problem, tick, time)
         return replace(state, rollout=rollout), advice, judged
+
+    def _weights(self) -> list[float]:
+        """[D] of the objective, now."""
+        changed = self._follower.rules.weights
+        return [changed.get(one, self._cluster_weights[one]) for one in self._priorities]
 
     def _has_reported(self, domain: str, tick: int, state: CommanderState) -> bool:
         """Whether a domain reported recently enough to be granted a budget.

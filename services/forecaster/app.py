@@ -19,7 +19,6 @@ def build(kit: KitSettings, own: Settings) -> Service[ForecasterState]:
         kit.tick_grace_seconds,
         own.learning(kit.model_keys),
         kit.speed,
-        rules_of(kit),
-        own.most_answer_seconds,
+        rules_of(kit, own.most_answer_seconds),
     )
     return Service(handler, loader(kit, "forecaster", open_promoted), observe=Metrics)

@@ -50,9 +50,9 @@ from services.forecaster.progress import (
 )
 from services.forecaster.switch import Switch
 
-RULES: Final = Rules()
 MOST_SECONDS: Final = 0.5
 """Longest answer of a candidate for all domains."""
+RULES: Final = Rules(most_answer_seconds=MOST_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,9 @@ class ForecasterHandler(Handler[ForecasterState]):
         learning: Learning = SHIPPED,
         speed: float = 1.0,
         rules: Rules = RULES,
-        most_seconds: float = MOST_SECONDS,
     ) -> None:
         self._builder = ModelBuilder(cluster, model, rule_minutes, learning)
         self._follower = follower_of(self._builder.shipped, model, rules)
-        self._most_seconds = most_seconds
         self._switch: Switch | None = None
         self._domains = self._builder.apps.domains
         self._largest_factor = cluster.largest_factor
@@ -248,8 +246,8 @@ class ForecasterHandler(Handler[ForecasterState]):
             return None
         serving = serving_of(self._follower.deciding(rollout, self._domains), shipped)
         if self._switch is None:
-            self._switch = Switch(clock.now, self._most_seconds)
-        self._switch.set(*serving)
+            self._switch = Switch(clock.now)
+        self._switch.set(*serving, self._follower.rules.most_answer_seconds)
         self._builder.use(serving.incumbent._replace(network=self._switch))
         return serving
 

@@ -41,9 +41,9 @@ class Asked(NamedTuple):
 class Switch:
     """A network for the forecaster, made of several; the service sets them before each tick."""
 
-    def __init__(self, now: Callable[[], float], most_s: float) -> None:
-        """`most_s` bounds the time of a promoted network's answer, by the clock `now`."""
-        self._now, self._most_s = now, most_s
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now` is the clock of the answers."""
+        self._now, self._most_s = now, inf
         self._incumbent: Model | None = None
         self._spare: Model | None = None
         self._candidate: Model | None = None
@@ -53,13 +53,23 @@ class Switch:
         self.problem = ""
         """Why the incumbent could not answer, so that the spare did; empty: it could."""
 
-    def set(self, incumbent: Model, spare: Model, candidate: Model | None, applied: Mask) -> None:
+    def set(
+        self,
+        incumbent: Model,
+        spare: Model,
+        candidate: Model | None,
+        applied: Mask,
+        most_s: float,
+    ) -> None:
         """Before a tick. `applied` [D] are the domains that the candidate answers for.
+
+        `most_s` bounds the time of a promoted network's answer.
 
         The incumbent's corrector is that of the model that this switch is a part of.
         """
         self._incumbent, self._spare, self._candidate = incumbent, spare, candidate
         self._applied, self.asked, self.problem = applied, None, ""
+        self._most_s = most_s
 
     def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         """Forecast from each origin."""

@@ -20,7 +20,6 @@ def build(kit: KitSettings, own: Settings) -> Service[SoldierState]:
         kit.tick_grace_seconds,
         kit.speed,
         Parts(vertical=own.vertical),
-        rules_of(kit),
-        own.most_policy_seconds,
+        rules_of(kit, own.most_policy_seconds),
     )
     return Service(handler, loader(kit, "soldier-policy", open_policy), observe=RolloutMetrics)

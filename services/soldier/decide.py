@@ -58,7 +58,6 @@ from services._kit.state_codec import check_form, copied, refit
 from services._kit.ticks import POLICY, decision_id
 from services.soldier.advice import (
     MODEL,
-    MOST_SECONDS,
     Advice,
     Policy,
     advise,
@@ -96,7 +95,6 @@ class SoldierHandler(Handler[SoldierState]):
         speed: float = 1.0,
         parts: Parts = _ALL_PARTS,
         rules: Rules = _RULES,
-        most_policy_s: float = MOST_SECONDS,
     ) -> None:
         self._apps, self._grace = DeclaredApps(cluster), grace_s
         self._levels = Levels(cluster.domain_names)
@@ -107,8 +105,8 @@ class SoldierHandler(Handler[SoldierState]):
             self._apps, lambda inventory: Soldiers(inventory, parameters, parts)
         )
         self._inventories = InventoryCache(self._apps, lambda inventory: inventory)
-        self._most_policy_s = most_policy_s
-        self._weights = {d.name: cluster.priority_weights[d.priority] for d in cluster.domains}
+        self._priorities = {d.name: d.priority for d in cluster.domains}
+        self._cluster_weights = cluster.priority_weights
         # Each domain has a rollout of its own; they agree by the events of the others.
         self._followers: dict[str, Follower[Policy]] = {
             domain: Follower(MODEL, domain, rules) for domain in cluster.domain_names
@@ -319,7 +317,7 @@ class SoldierHandler(Handler[SoldierState]):
             factors, versions = advice.factors, versions | advice.versions
             drift = dict(advice.drift)
             if begins and advice.versions:
-                ours, weight = imagined(factors), self._weights[frame.domain]
+                ours, weight = imagined(factors), self._weight(frame.domain)
                 beside = beside_heuristic(ours, imagined(None), status, signals.load, weight)
         plan, report = planned_with(factors, memory)
         planned = _planned(frame, status, plan, report, memory, domain, budget, versions)
@@ -347,8 +345,8 @@ class SoldierHandler(Handler[SoldierState]):
             return SoldierPolicy(inventory, policy.network)(*asked)
 
         deciding = follower.deciding(state.rollout, names)
-        advice, sample = advise(deciding, ask, clock.now, self._most_policy_s), None
-        rules, drifted = follower.rules, ""
+        rules, drifted, sample = follower.rules, "", None
+        advice = advise(deciding, ask, clock.now, rules.most_answer_seconds)
         if frame.tick % self._per_minute == 0:
             domain = self._apps.domain_index(frame.domain)
             seen, drift = watched(
@@ -360,13 +358,19 @@ class SoldierHandler(Handler[SoldierState]):
             state, advice = replace(state, seen=seen), advice._replace(drift=drift)
             drifted = drift_problem(drift, rules.most_drift)
         if deciding.candidate is not None:
-            weight = self._weights[frame.domain]
+            weight = self._weight(frame.domain)
             sample = sample_of(advice, plan, status, signals.load, weight)
             risk = at_risk(signals.features)[0].tolist()
             sample = sample._replace(ids=names, risk=risk, fault=sample.fault or drifted)
         problem = advice.problem or (drifted if deciding.candidate is None else "")
         rollout, judged = follower.judge(state.rollout, sample, problem, frame.tick, frame.time)
         return replace(state, rollout=rollout), advice, list[Event](judged)
+
+    def _weight(self, domain: str) -> float:
+        """Of the domain's violations in the objective, now."""
+        priority = self._priorities[domain]
+        own = self._followers[domain].rules.weights
+        return own.get(priority, self._cluster_weights[priority])
 
     def _memory(self, names: tuple[str, ...], status: I32, state: SoldierState) -> SoldiersState:
         """A copy that the kernels may update, for the apps of the frame."""

@@ -3,7 +3,7 @@
 import html
 import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import numpy as np
@@ -15,11 +15,15 @@ from models.registry.evidence import Evidence, read_evidence
 from models.registry.gate import Limits, Present, Verdict, judge
 from models.registry.load import ROWS, Artefact
 from models.registry.manifest import Kind
+from services.cli.bus.tail import BootstrapOption, CredentialsOption
 from services.cli.commands import examples
 from services.cli.models.options import ArtefactArgument, KeysOption, Place, StoreOption
-from services.cli.options import JsonOption
+from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import plain_console, table, write_json
 from services.cli.page import page, write_page
+
+if TYPE_CHECKING:
+    from services.admin.reader import TopicReader
 
 _BODY: Final = Path(__file__).with_name("gate.html")
 _TIMED: Final = 200
@@ -38,6 +42,7 @@ EqualOption = Annotated[
 
 @examples(
     "hirl models evaluate 4785f03a8924 --evidence evidence.json --report .hirl/gate",
+    "hirl models evaluate 4785f03a8924 --evidence evidence.json --live",
     "hirl models evaluate .hirl/models/forecaster --json verdict.json",
 )
 def evaluate(
@@ -46,6 +51,16 @@ def evaluate(
     equal_ok: EqualOption = False,
     store: StoreOption = None,
     keys: KeysOption = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Compare recorded frames with training, and judge by the thresholds in force.",
+        ),
+    ] = False,
+    cluster: ClusterOption = None,
+    bootstrap: BootstrapOption = None,
+    credentials: CredentialsOption = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="DIR", help="Write gate.html and gate.json.")
     ] = None,
@@ -53,11 +68,20 @@ def evaluate(
 ) -> None:
     """Judge a model by recorded evidence; exit 1 if it may not be promoted.
 
-    Parity, features and decision time are measured here; the rest comes from the file of evidence.
-    What nobody measured fails its check.
+    Parity, features and decision time are measured here, with --live drift as well; the rest comes
+    from the file of evidence. What nobody measured fails its check.
     """
     found = Place(store, keys).artefact(artefact)
-    verdict = verdict_of(found, evidence, equal_ok=equal_ok)
+    limits, drift = Limits(), None
+    if live:
+        from services.admin.promotions import KEYS, limits_of, read_history  # noqa: PLC0415
+        from services.admin.reader import TopicReader  # noqa: PLC0415  loads Kafka's client
+        from services.devcluster.connect import options_of  # noqa: PLC0415  as above
+
+        with TopicReader(options_of(bootstrap, credentials)) as reader:
+            limits = limits_of(read_history(reader), KEYS[found.manifest.kind])
+            drift = recorded(reader, cluster, found)
+    verdict = verdict_of(found, evidence, limits, drift, equal_ok=equal_ok)
     _print(found, verdict)
     if report is not None:
         write_json(report / "gate.json", verdict)
@@ -69,12 +93,49 @@ def evaluate(
         raise typer.Exit(1)
 
 
-def verdict_of(artefact: Artefact, file: Path | None, *, equal_ok: bool) -> Verdict:
-    """Complete the evidence of a file by what can be measured here, and judge it."""
+def recorded(
+    reader: "TopicReader", cluster: Path | None, artefact: Artefact
+) -> dict[str, float] | None:
+    """The drift of the frames that a running system has recorded; None: unknown."""
+    from services._kit.inventory import cluster_of  # noqa: PLC0415  slow to import
+    from services.admin.frames import recorded_drift  # noqa: PLC0415  as above
+
+    return recorded_drift(reader, cluster_of("" if cluster is None else str(cluster)), artefact)
+
+
+def verdict_of(
+    artefact: Artefact,
+    file: Path | None,
+    limits: Limits,
+    drift: dict[str, float] | None,
+    *,
+    equal_ok: bool,
+) -> Verdict:
+    """Complete the evidence of a file by what was measured here, and judge it."""
     evidence = Evidence() if file is None else read_evidence(file)
+    if drift is not None:
+        evidence = msgspec.structs.replace(evidence, drift=drift)
     measured = _measured(artefact, evidence)
     present = _present(artefact.manifest.kind)
-    return judge(artefact.manifest, measured, present, Limits(), equal_ok=equal_ok)
+    return judge(artefact.manifest, measured, present, limits, equal_ok=equal_ok)
+
+
+def check_passes(
+    artefact: Artefact,
+    file: Path | None,
+    limits: Limits,
+    drift: dict[str, float] | None,
+    *,
+    equal_ok: bool,
+) -> None:
+    """Raise InputError with the first check that fails."""
+    reasons = verdict_of(artefact, file, limits, drift, equal_ok=equal_ok).reasons
+    if reasons:
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        raise InputError(
+            f"{artefact.name}: the gate refuses it: {reasons[0]}{more}; "
+            "hirl models evaluate shows all"
+        )
 
 
 def _measured(artefact: Artefact, evidence: Evidence) -> Evidence:

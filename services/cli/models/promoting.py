@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from msgspec.structs import asdict
 from rich.console import Console
 
 from models.inputs.errors import InputError
 from services.cli.bus.tail import BootstrapOption, CredentialsOption
 from services.cli.commands import examples
 from services.cli.models.options import ArtefactArgument, KeysOption, Place, StoreOption
-from services.cli.options import JsonOption
+from services.cli.options import ClusterOption, JsonOption
 from services.cli.output import plain_console, table, write_json
 
 if TYPE_CHECKING:
     from schemas.model_promoted import ModelPromoted
     from services.admin.promotions import History
+    from services.admin.reader import TopicReader
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="forecaster, commander or soldier.")
@@ -54,6 +54,7 @@ def promote(
     ] = None,
     store: StoreOption = None,
     keys: KeysOption = None,
+    cluster: ClusterOption = None,
     bootstrap: BootstrapOption = None,
     credentials: CredentialsOption = None,
     json: JsonOption = None,
@@ -63,25 +64,21 @@ def promote(
     The artefact has to be in the store that services read, and signed by a key that they trust.
     """
     from services.admin import promotions  # noqa: PLC0415
-    from services.cli.models.gate import verdict_of  # noqa: PLC0415
+    from services.cli.models.gate import check_passes, recorded  # noqa: PLC0415
 
     place = Place(store, keys)
     found, opened = place.artefact(artefact), place.opened()
     if (found.manifest.kind, found.version) not in set(opened.entries()):
         raise InputError(f"{found.name}: is not in {opened.url}; hirl models add puts it there")
-    if not ungated:
-        verdict = verdict_of(found, evidence, equal_ok=equal_ok)
-        if not verdict.accepted:
-            more = f" (and {len(verdict.reasons) - 1} more)" if len(verdict.reasons) > 1 else ""
-            raise InputError(
-                f"{found.name}: the gate refuses it: {verdict.reasons[0]}{more}; "
-                "hirl models evaluate shows all"
-            )
     hold_at = stage or ("serving" if approve == "auto" else "shadow")
     reason = f"{reason} (ungated)" if ungated else reason
 
-    def order(history: "History", author: Any) -> "ModelPromoted":
-        promotions.check_unlocked(history, promotions.KEYS[found.manifest.kind])
+    def order(history: "History", author: Any, reader: "TopicReader") -> "ModelPromoted":
+        model = promotions.KEYS[found.manifest.kind]
+        promotions.check_unlocked(history, model)
+        if not ungated:
+            limits, drift = promotions.limits_of(history, model), recorded(reader, cluster, found)
+            check_passes(found, evidence, limits, drift, equal_ok=equal_ok)
         return promotions.promotion(
             history, found, opened.url, author, reason, time.time(), hold_at
         )
@@ -112,7 +109,7 @@ def rollback(
 
     name = promotions.known_model(model)
     _issue(
-        lambda history, author: promotions.rollback(
+        lambda history, author, _: promotions.rollback(
             history, name, to, author, reason, time.time()
         ),
         bootstrap, credentials, json,
@@ -148,60 +145,24 @@ def unlock(
 
 @examples(
     "hirl models rules commander",
-    "hirl models rules soldier --stage-decisions 60 --reason 'ten minutes a stage in December'",
+    "hirl models rules soldier stage_decisions=60 --reason 'ten minutes a stage in December'",
+    "hirl models rules commander gate.drift=0.2 weights.p0=12 --reason 'as in the review'",
+    "hirl models rules commander gate.drift= --reason 'back to what ships'",
 )
 def rules(
     model: ModelArgument,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE]...", help="What to change; no value: back again."),
+    ] = None,
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Why; needed for a change.")
-    ] = None,
-    shadow_decisions: Annotated[
-        int | None, typer.Option("--shadow-decisions", min=1, max=10_000, help="In shadow.")
-    ] = None,
-    stage_decisions: Annotated[
-        int | None,
-        typer.Option("--stage-decisions", min=1, max=10_000, help="In each stage of a canary."),
-    ] = None,
-    patience_decisions: Annotated[
-        int | None,
-        typer.Option(
-            "--patience-decisions",
-            min=1,
-            max=10_000,
-            help="Of a stage, whose outcomes may stay unknown.",
-        ),
-    ] = None,
-    most_worse: Annotated[
-        float | None,
-        typer.Option(
-            "--most-worse",
-            min=0.0,
-            max=1.0,
-            help="Share by which a candidate may cost more over a stage.",
-        ),
-    ] = None,
-    drift_minutes: Annotated[
-        int | None,
-        typer.Option("--drift-minutes", min=1, max=10_000, help="Window of features."),
-    ] = None,
-    most_drift: Annotated[
-        float | None,
-        typer.Option("--most-drift", min=0.0, max=1.0, help="Distance of a feature from training."),
-    ] = None,
-    lock_ticks: Annotated[
-        int | None,
-        typer.Option(
-            "--lock-ticks",
-            min=0,
-            max=100_000,
-            help="After a rollback, in which nothing is begun.",
-        ),
-    ] = None,
+        str, typer.Option("--reason", metavar="TEXT", help="Why; needed for a change.")
+    ] = "",
     bootstrap: BootstrapOption = None,
     credentials: CredentialsOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Show what was changed about the rules of rollouts, or change more while they run.
+    """Show or change the rules of rollouts, the thresholds of the gate and the weights.
 
     Services obey from their next decision on; stages that are under way count by the new rules.
     """
@@ -211,22 +172,12 @@ def rules(
     from services.devcluster.connect import options_of  # noqa: PLC0415
 
     name = promotions.known_model(model)
-    changes = RolloutRules(
-        shadow_decisions=shadow_decisions,
-        stage_decisions=stage_decisions,
-        patience_decisions=patience_decisions,
-        most_worse=most_worse,
-        drift_minutes=drift_minutes,
-        most_drift=most_drift,
-        lock_ticks=lock_ticks,
-    )
-    if changes != RolloutRules():
-        if reason is None:
-            raise InputError("--reason: expected why, in plain words; it is kept with the order")
-        text = reason
+    if settings:
+        # Before anything is connected, so that a typo is answered at once.
+        promotions.changed(RolloutRules(), settings)
         _issue(
-            lambda history, author: promotions.with_rules(
-                history, name, changes, author, text, time.time()
+            lambda history, author, _: promotions.with_rules(
+                history, name, settings, author, reason, time.time()
             ),
             bootstrap, credentials, json,
         )  # fmt: skip
@@ -234,10 +185,10 @@ def rules(
     with TopicReader(options_of(bootstrap, credentials)) as reader:
         found = promotions.rules_of(promotions.read_history(reader), name)
     rows = [
-        (field, "as in the settings" if value is None else f"{value:g}")
-        for field, value in asdict(found).items()
+        (field, "as before any change" if value is None else f"{value:g}")
+        for field, value in promotions.flat(found).items()
     ]
-    Console().print(table(f"Rules of the rollouts of {name}", ("rule", "value"), rows))
+    Console().print(table(f"Rules of {name}", ("rule", "value"), rows))
     if json is not None:
         write_json(json, found)
 
@@ -252,7 +203,12 @@ def history(
     json: JsonOption = None,
 ) -> None:
     """Show what was ordered and what services made of it, with the evidence."""
-    from services.admin.promotions import known_model, read_history, stamp  # noqa: PLC0415
+    from services.admin.promotions import (  # noqa: PLC0415
+        known_model,
+        read_history,
+        stamp,
+        with_changes,
+    )
     from services.admin.reader import TopicReader  # noqa: PLC0415
     from services.devcluster.connect import options_of  # noqa: PLC0415
 
@@ -261,8 +217,8 @@ def history(
         found = read_history(reader)
     rows = [
         (stamp(one.promoted_at), one.model, f"order {one.status}", one.version,
-         f"{one.reason}, by {one.issued_by or 'unknown'}")
-        for one in found.ordered
+         f"{one.reason}, by {one.issued_by or 'unknown'}{rules}")
+        for one, rules in with_changes(found.ordered)
         if name in (None, one.model)
     ]  # fmt: skip
     for step in found.judged:
@@ -297,7 +253,7 @@ def _lock(
 
     name = promotions.known_model(model)
     _issue(
-        lambda history, author: promotions.with_lock(
+        lambda history, author, _: promotions.with_lock(
             history, name, author, reason, time.time(), locked=locked
         ),
         bootstrap, credentials, json,
@@ -314,7 +270,7 @@ def _issue(order: Any, bootstrap: str | None, credentials: Path | None, json: Pa
     options = options_of(bootstrap, credentials)
     author = orders.author_of(options)
     with TopicReader(options) as reader:
-        event = order(promotions.read_history(reader), author)
+        event = order(promotions.read_history(reader), author, reader)
     orders.publish(options, [event], promotions.SOURCE)
     what = "locked" if event.locked else "unlocked" if event.unlock else event.status
     if event.status == "rolled-back":

@@ -5,15 +5,18 @@ from typing import Any
 import pytest
 
 from models.inputs.errors import InputError
+from models.registry.gate import Limits
 from schemas.model_judged import ModelJudged
-from schemas.model_promoted import ModelPromoted, RolloutRules
+from schemas.model_promoted import GateLimits, ModelPromoted, ObjectiveWeights, RolloutRules
 from services.admin.orders import Author
 from services.admin.promotions import (
     SHIPPED,
     History,
     check_unlocked,
+    limits_of,
     promotion,
     rollback,
+    with_changes,
     with_lock,
     with_rules,
 )
@@ -136,21 +139,57 @@ def test_ending_a_lock_does_not_begin_again_what_was_taken_back() -> None:
 
 def test_changed_rules_change_nothing_else_and_stay_in_later_orders() -> None:
     history = History((ordered(hold_at="canary", locked=True),), served(A))
-    changes = RolloutRules(stage_decisions=60)
-    event = with_rules(history, "forecaster", changes, MIRA, "slower", 0.0)
+    event = with_rules(history, "forecaster", ["stage_decisions=60"], MIRA, "slower", 0.0)
     assert (event.sha256, event.hold_at, event.locked, event.unlock) == (B, "canary", True, False)
     assert event.rules == RolloutRules(stage_decisions=60)
     history = History((*history.ordered, event), history.judged)
-    more = with_rules(history, "forecaster", RolloutRules(most_worse=0.01), MIRA, "stricter", 0.0)
-    assert more.rules == RolloutRules(stage_decisions=60, most_worse=0.01)
+    settings = ["most_worse=0.01", "gate.drift=0.1", "weights.p0=12"]
+    more = with_rules(history, "forecaster", settings, MIRA, "stricter", 0.0)
+    assert more.rules == RolloutRules(
+        stage_decisions=60,
+        most_worse=0.01,
+        gate=GateLimits(drift=0.1),
+        weights=ObjectiveWeights(p0=12.0),
+    )
     history = History((*history.ordered, more), history.judged)
     for later in (
         with_lock(history, "forecaster", MIRA, "x", 0.0, locked=False),
         rollback(history, "forecaster", "", MIRA, "x", 0.0),
     ):
         assert later.rules == more.rules
+    assert [words for _, words in with_changes(history.ordered)] == [
+        "", "; stage_decisions=60", "; most_worse=0.01, gate.drift=0.1, weights.p0=12"
+    ]  # fmt: skip
+    assert limits_of(history, "forecaster") == Limits(drift=0.1)
+    assert limits_of(history, "soldier") == Limits()
+    back = with_rules(history, "forecaster", ["gate.drift="], MIRA, "as it was", 0.0)
+    assert limits_of(History((back,), ()), "forecaster") == Limits()
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("stage_decisions", "expected NAME=VALUE"),
+        ("gate=1", "expected NAME=VALUE"),
+        ("gate.nothing=1", "expected NAME=VALUE"),
+        ("stage_decisions=0", ">= 1"),
+        ("stage_decisions=many", "int"),
+        ("most_worse=nan", "rules: "),
+        ("gate.drift=1.5", "<= 1"),
+        ("weights.p0=-1", ">= 0"),
+        ("gate.decision_ms=inf", "rules: "),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused_in_one_line(setting: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint) as refused:
+        with_rules(History((), ()), "commander", [setting], MIRA, "x", 0.0)
+    assert "\n" not in str(refused.value)
+
+
+def test_every_threshold_of_the_gate_can_be_changed() -> None:
+    assert GateLimits.__struct_fields__ == Limits.__struct_fields__
 
 
 def test_rules_without_any_promotion_leave_what_ships() -> None:
-    event = with_rules(History((), ()), "soldier", RolloutRules(lock_ticks=6), MIRA, "shorter", 0.0)
+    event = with_rules(History((), ()), "soldier", ["lock_ticks=6"], MIRA, "shorter", 0.0)
     assert (event.version, event.sha256, event.rules.lock_ticks) == (SHIPPED, "", 6)

@@ -30,7 +30,7 @@ def bus() -> MemoryBus:
     return bus
 
 
-def publish_minute(bus: MemoryBus, tick: int, **hold: float) -> None:
+def publish_minute(bus: MemoryBus, tick: int, **hold: Any) -> None:
     for domain in CLUSTER.domain_names:
         bus.publish(planned(domain, tick, **hold), forecast(domain, tick))
     bus.publish(*pools(tick))

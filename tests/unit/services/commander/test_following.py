@@ -20,7 +20,7 @@ from models.registry.store import Entry, FolderStore
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.model_judged import ModelJudged
-from schemas.model_promoted import ModelPromoted, RolloutRules
+from schemas.model_promoted import ModelPromoted, ObjectiveWeights, RolloutRules
 from schemas.transition_recorded import TransitionRecorded
 from services._kit.clock import ManualClock
 from services._kit.following import Deciding
@@ -29,7 +29,7 @@ from services._kit.inventory import DeclaredApps, pool_records
 from services._kit.memory import MemoryBus
 from services._kit.models import ModelLoader
 from services._kit.telemetry import Telemetry
-from services.commander.advice import ETA, Policy, advise, open_policy, over_cap
+from services.commander.advice import Policy, advise, open_policy, over_cap
 from services.commander.decide import CommanderHandler
 from services.commander.metrics import Metrics
 from tests.planted_models import (
@@ -81,12 +81,13 @@ class Place:
         self.bus.run()
         return manifest.name
 
-    def minutes(self, first: int, last: int) -> None:
+    def minutes(self, first: int, last: int, at_risk: int = 0) -> None:
         for minute in range(first, last + 1):
             self.bus.advance(60.0)
             for domain in DOMAINS:
                 self.bus.publish(
-                    planned(domain, minute * 6), forecast(domain, minute * 6, growth=1.2)
+                    planned(domain, minute * 6, at_risk=at_risk),
+                    forecast(domain, minute * 6, growth=1.2),
                 )
             self.bus.publish(*pools(minute * 6))
             self.bus.run()
@@ -187,8 +188,10 @@ def test_a_policy_is_taken_back_before_the_mean_cost_reaches_the_spend_cap(
     assert name in place.advised(last)
     state: Any = place.bus._processes["commander"].engine._store.get("cluster")  # type: ignore[union-attr]
     mean = sum(state.spend_per_hour) / len(state.spend_per_hour)
-    cap = mean / (1 - ETA) - 1e-6
-    monkeypatch.setattr("services.commander.decide.over_cap", lambda spent, _: over_cap(spent, cap))
+    cap = mean / RULES.most_spend - 1e-6
+    monkeypatch.setattr(
+        "services.commander.decide.over_cap", lambda spent, _, most: over_cap(spent, cap, most)
+    )
     place.minutes(last + 1, last + 2)
     assert place.phases[-1] == "rolled-back"
     assert "of the spend cap" in place.bus.events(ModelJudged)[-1].reason
@@ -196,10 +199,10 @@ def test_a_policy_is_taken_back_before_the_mean_cost_reaches_the_spend_cap(
 
 
 def test_the_mean_cost_is_judged_over_minutes_and_not_by_one() -> None:
-    assert over_cap([1000.0] * 9, 1000.0) == ""
-    assert over_cap([900.0] * 30 + [1500.0], 1000.0) == ""
-    assert over_cap([959.0] * 60, 1000.0) == ""
-    assert "96.1% of the spend cap" in over_cap([961.0] * 60, 1000.0)
+    assert over_cap([1000.0] * 9, 1000.0, 0.96) == ""
+    assert over_cap([900.0] * 30 + [1500.0], 1000.0, 0.96) == ""
+    assert over_cap([959.0] * 60, 1000.0, 0.96) == ""
+    assert "96.1% of the spend cap" in over_cap([961.0] * 60, 1000.0, 0.96)
 
 
 BAD: dict[str, tuple[Callable[[], bytes], str]] = {
@@ -283,6 +286,36 @@ def test_a_serving_policy_is_taken_back_when_an_operator_allows_less_drift(place
     event = place.bus.events(ModelJudged)[-1]
     assert (event.phase, event.version) == ("rolled-back", name)
     assert "over 0.5" in event.reason
+
+
+def test_weights_of_the_registry_count_in_rewards_and_comparisons(place: Place) -> None:
+    place.minutes(1, 3)
+    name = place.promote(commander_files(commander_network(headroom=0.9)))
+    place.minutes(4, 12, at_risk=1)
+    assert name in place.advised(12)
+    (order,) = place.bus.events(ModelPromoted)
+    heavier = RolloutRules(weights=ObjectiveWeights(p0=1000.0, p1=1000.0, p2=1000.0, p3=1000.0))
+    place.bus.publish(
+        msgspec.structs.replace(order, rules=heavier, promoted_at="2026-11-20T15:00:00Z")
+    )
+    place.minutes(13, 16, at_risk=1)
+    recorded = {e.tick // 6: e for e in place.bus.events(TransitionRecorded)}
+    nodes = recorded[1].reward
+    # An app of each domain is at risk.
+    own = sum(CLUSTER.priority_weights[one.priority] for one in CLUSTER.domains)
+    assert recorded[10].reward == pytest.approx(nodes - own)
+    assert recorded[14].reward == pytest.approx(nodes - 1000.0 * len(DOMAINS))
+    assert place.phases[-1] == "serving 1"
+
+
+def test_the_time_that_an_answer_may_take_can_be_changed_under_way(place: Place) -> None:
+    place.minutes(1, 1)
+    place.promote(commander_files(commander_network(bad="slow")), rules=SLOW_OK)
+    place.minutes(2, 3)
+    assert "took " not in place.bus.events(ModelJudged)[-1].reason
+
+
+SLOW_OK = RolloutRules(most_answer_seconds=5.0)
 
 
 def wrong_shape() -> dict[str, bytes]:

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from models.forecaster.learned.artefact import SHIPPED, SHIPPED_VERSION
+from models.inputs.errors import InputError
+from models.registry.gate import Limits
 from models.registry.manifest import MANIFEST, MODEL, read_manifest
 from services.cli.main import EXIT_BAD_INPUT, run
+from services.cli.models.gate import check_passes
+from services.cli.models.options import Place
 from tests.planted_models import files_of, linear_policy, manifest_of, samples_of
 
 Capture = pytest.CaptureFixture[str]
@@ -101,6 +105,8 @@ def test_a_model_that_differs_from_its_samples_is_not_in_order(
         (["models", "promote", "0" * 12, "--reason", "x"], "0 artefacts"),
         (["models", "rollback", "breaker", "--reason", "x"], "expected one of forecaster"),
         (["models", "evaluate", "{place}/missing"], "is neither a folder nor"),
+        (["models", "rules", "soldier", "gate.drift=2", "--reason", "x"], "<= 1"),
+        (["models", "rules", "soldier", "drift=2", "--reason", "x"], "expected NAME=VALUE"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -123,9 +129,9 @@ def test_the_gate_refuses_what_nobody_measured_and_writes_why(place: Path, capsy
     assert "decision time" in passed
     assert "parity" not in passed
     assert "Refused" in (report / "gate.html").read_text()
-    assert "the gate refuses it" in refused(
-        capsys, "models", "promote", version[:12], "--reason", "x"
-    )
+    found = Place(str(place / "store"), None).artefact(version)
+    with pytest.raises(InputError, match="the gate refuses it: subject: no evidence"):
+        check_passes(found, None, Limits(), None, equal_ok=False)
 
 
 def test_evidence_of_another_form_is_refused_in_one_line(place: Path, capsys: Capture) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from models.cluster import rows
 from models.cluster.arrays import F32, F64, I32
 from models.control.budget import Directive
 from models.control.demand import AppSignals
@@ -19,10 +20,10 @@ from models.policies.advisers import CommanderPolicy
 from models.policies.contract import MEMBERS, STEPS
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer, factors_of
-from models.policies.soldier_inputs import SoldierInputs, soldier_inputs
+from models.policies.soldier_inputs import SoldierInputs, at_risk, soldier_inputs
 from models.training import network, soldier_network
 from models.training.args import Args, Weights
-from models.training.reward import Costs, commander_rewards, soldier_rewards
+from models.training.reward import Costs, Growth, commander_rewards, soldier_rewards
 from models.training.rollouts import Track
 
 NOBODY: Final = -1
@@ -50,6 +51,8 @@ class Agent(ABC):
     value: nn.Module
     price: float = 0.0
     """Of node-hours, beyond their weight in the objective."""
+    discount: float
+    """Per minute; it may change during training."""
 
     @property
     def weights(self) -> Weights:
@@ -79,7 +82,7 @@ class Commander(Agent):
     """One decision a minute about all domains of an environment."""
 
     def __init__(self, args: Args) -> None:
-        self.args = args
+        self.args, self.discount = args, args.discount
         self.policy = network.CommanderPolicy(args.hidden, args.levers, args.log_std)
         self.value = network.CommanderValue(args.hidden)
 
@@ -120,7 +123,7 @@ class Commander(Agent):
         cluster = track.world.cluster
         rewards = commander_rewards(
             costs, track.plain, raw.astype(np.float64), track.inventory.priority,
-            np.array(list(cluster.priority_weights.values())), self.weights,
+            np.array(list(cluster.priority_weights.values())), self.weights, self.discount,
         )  # fmt: skip
         return Memory(fields, raw, rewards), costs
 
@@ -132,7 +135,7 @@ class Soldier(Agent):
     value: soldier_network.SoldierValue
 
     def __init__(self, args: Args) -> None:
-        self.args = args
+        self.args, self.discount = args, args.discount
         self.policy = soldier_network.SoldierPolicy(args.hidden, args.levers, args.log_std)
         self.value = soldier_network.SoldierValue(args.hidden)
 
@@ -165,8 +168,10 @@ class Soldier(Agent):
         costs = track.play(Advisers(soldier=actor))
         inventory, minutes = track.inventory, len(costs.nodes)
         rewards = soldier_rewards(
-            costs, track.plain, np.stack(actor.actions), inventory.priority[inventory.domain],
+            costs, track.plain, Growth(*(np.stack(one) for one in zip(*actor.grown, strict=True))),
+            inventory.domain.astype(np.int32), inventory.priority,
             np.array(list(track.world.cluster.priority_weights.values())), self.weights,
+            self.discount,
         )  # fmt: skip
         fields = {
             name: np.stack([getattr(inputs, name) for inputs in actor.seen])
@@ -197,8 +202,7 @@ class SoldierActor:
         self.seen: list[SoldierInputs] = []
         self.raw: list[F32] = []
         self.units: list[I32] = []
-        self.actions: list[F64] = []
-        """[E, A, 2] logarithms of the factors of each app."""
+        self.grown: list[Growth] = []
 
     def __call__(self, status: I32, signals: AppSignals, directive: Directive, /) -> AppFactors:
         """Decide for this tick."""
@@ -214,11 +218,20 @@ class SoldierActor:
         if begins:
             self.seen.append(inputs)
             self.raw.append(raw.numpy())
-            self.actions.append(np.log(np.stack(factors, axis=2).astype(np.float64)))
+            self.grown.append(_growth(factors, status, signals, directive))
             environment = np.arange(len(status))[:, None] * inputs.domain.shape[1] * MEMBERS
             unit = np.where(apps.known, environment + apps.member, NOBODY)
             self.units.append(unit.reshape(-1).astype(np.int32))
         return factors
+
+
+def _growth(factors: AppFactors, status: I32, signals: AppSignals, directive: Directive) -> Growth:
+    row = np.arange(len(status))[:, None]
+    return Growth(
+        actions=np.log(np.stack(factors, axis=2).astype(np.float64)),
+        urgency=directive.budget.urgency[row, status[:, rows.DOMAIN]],
+        at_risk=at_risk(signals.features),
+    )
 
 
 def flat_inputs(inputs: SoldierInputs) -> dict[str, Tensor]:

@@ -1,13 +1,19 @@
 """Settings of a training run, in a module without torch: the command line shows them."""
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from models.inputs.errors import InputError, did_you_mean
 
 
 class Weights(NamedTuple):
     """What a minute costs, relative to the heuristic's cost on the same seed.
 
     Chosen by hand, following what a prototype measured: a P0 weight of four times that of the
-    objective kept P0 from being sold, and only the pairing mattered at every scale.
+    objective kept P0 from being sold, and only the pairing mattered at every scale. Terms of 0 are
+    off: nothing has shown yet that they help.
     """
 
     p0: float = 4.0
@@ -18,6 +24,19 @@ class Weights(NamedTuple):
     """Factor on node-hours; the price of a cap on them is added."""
     action_change: float = 0.002
     """Cost of a squared change of an action, in shares of the heuristic's mean cost."""
+    coupling: float = 0.0
+    """Of a Soldier's growth while its Commander is urgent: a bonus where the app is at risk, a
+    penalty where it is not, in shares of what the app holds."""
+    latency_variance: float = 0.0
+    """Cost of the variance of p99 over target in the last ten minutes, beyond the heuristic's."""
+    money: float = 0.0
+    """Factor on what nodes cost: reserved ones amortised over every minute, whether they run or
+    not, spot ones at the price of spot."""
+    overspend: float = 0.0
+    """Cost of a minute that costs more than the spend cap allows, beyond the heuristic's."""
+    potential: float = 0.0
+    """Of the shaping by how far p99 is over target: it says earlier what violations say later, and
+    moves no optimum."""
     most: float = 3.0
     """Largest cost or gain of one minute, in the heuristic's mean minutes: a storm of retries makes
     single minutes hundreds of times as bad, and no other minute would be heard."""
@@ -50,6 +69,8 @@ class Args(NamedTuple):
     """Of the critic's steps; `learning_rate` is that of the policy's."""
     discount: float = 0.995
     """Per minute."""
+    cusum: bool = False
+    """Whether the discount follows change points of the returns."""
     trace: float = 0.95
     """Lambda of the advantage estimate."""
     clip: float = 0.2
@@ -91,3 +112,35 @@ SOLDIER: Args = Args(
     levers=("need", "cpu"),
 )
 """What a Soldier is trained with."""
+
+
+def with_settings(args: Args, settings: Iterable[str]) -> Args:
+    """Settings changed by NAME=VALUE, of the run or of the weights: for ablations."""
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        where: Args | Weights = args if name in Args._fields else args.weights
+        if name not in where._fields or not text or name == "weights":
+            known = sorted({*Args._fields, *Weights._fields} - {"weights"})
+            hint = did_you_mean(name, known)
+            raise InputError(f"set: {setting}: {hint}expected NAME=VALUE of {', '.join(known)}")
+        changed = where._replace(**{name: _parsed(name, text, getattr(where, name))})
+        args = changed if isinstance(changed, Args) else args._replace(weights=changed)
+    return args
+
+
+def _parsed(name: str, text: str, like: Any) -> Any:
+    """A value of the type of the present one; tuples are separated by commas."""
+    many = isinstance(like, tuple)
+    kind: type = type(like)
+    if many:
+        # The only empty one has numbers of apps.
+        kind = type(like[0]) if like else int
+    elif like is None:
+        kind = float
+    try:
+        found: list[Any] = [msgspec.convert(part, kind, strict=False) for part in text.split(",")]
+    except msgspec.ValidationError as error:
+        raise InputError(f"set: {name}: {error}") from None
+    if len(found) > 1 and not many:
+        raise InputError(f"set: {name}: expected one value, got {len(found)}")
+    return tuple(found) if many else found[0]

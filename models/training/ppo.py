@@ -17,6 +17,7 @@ from models.cluster.arrays import F64
 from models.inputs.errors import InputError
 from models.training.agents import NOBODY, Agent, Memory, agent_of
 from models.training.args import Args
+from models.training.discount import Discount
 from models.training.multiplier import TOLERANCE, Multiplier
 from models.training.reward import Costs, advantages
 from models.training.rollouts import Track
@@ -42,6 +43,7 @@ class Iteration(msgspec.Struct, frozen=True, kw_only=True):
     """Mean standard deviation of the actions."""
     price: float = 0.0
     """Of node-hours in this iteration, beyond their weight in the objective."""
+    discount: float = 0.0
     judged: float | None = None
     """J without noise over the heuristic's on the judging seeds, less one."""
     judged_p0: float | None = None
@@ -105,6 +107,7 @@ class Trainer:
         ]
         self._generator = torch.Generator().manual_seed(args.seed)
         self._multiplier = Multiplier()
+        self._discount = Discount(value=args.discount)
         self.curve: list[Iteration] = []
         self.start: Judgement | None = None
         """Of the clone that PPO begins with; None before it was judged."""
@@ -128,14 +131,18 @@ class Trainer:
                 played.append((track, *self.agent.play(track, self._generator)))
                 watch.played()
             memories = [memory for _, memory, _ in played]
+            reward = float(np.mean([memory.rewards.mean() for memory in memories]))
+            if self.args.cusum:
+                self._discount = self._discount.updated(reward)
+                self.agent.discount = self._discount.value
             kl, passes, loss = self._update([self._decisions(one) for one in _by_shape(memories)])
             found = judge([(track, costs) for track, _, costs in played])
             closed = Iteration(
                 iteration=iteration,
-                reward=float(np.mean([memory.rewards.mean() for memory in memories])),
+                reward=reward,
                 objective=found.objective, p0_minutes=found.p0_minutes, nodes=found.nodes,
                 kl=kl, passes=passes, value_loss=loss, spread=self._spread(),
-                price=self.agent.price,
+                price=self.agent.price, discount=self.agent.discount,
             )  # fmt: skip
             if self.args.most_nodes is not None:
                 self._multiplier = self._multiplier.updated(found.nodes - self.args.most_nodes)
@@ -163,7 +170,9 @@ class Trainer:
             with torch.no_grad():
                 values = self.agent.values(inputs).numpy().astype(np.float64)
                 log_prob, _ = self.agent.log_probability(inputs, raw)
-            credit = credited(memory, values.reshape(minutes, -1), self.args)
+            credit = credited(
+                memory, values.reshape(minutes, -1), self.agent.discount, self.args.trace
+            )
             flat = [torch.from_numpy(one.reshape(minutes * count, -1)) for one in credit]
             parts.append((inputs, raw, log_prob, *(one.to(torch.float32) for one in flat)))
         every, *others = zip(*parts, strict=True)
@@ -173,7 +182,9 @@ class Trainer:
     def _update(self, shapes: list[Decisions]) -> tuple[float, int, float]:
         """Several passes over the decisions; divergence, passes and loss of the value."""
         kl = loss = 0.0
-        steady = len(self.curve) < self.args.critic_first
+        # After a change point the policy waits for a batch: these decisions are its own, so their
+        # advantages under the new discount need no importance weights.
+        steady = len(self.curve) < self.args.critic_first or self._discount.changed
         for done in range(self.args.epochs):
             losses = []
             for decisions in shapes:
@@ -201,7 +212,8 @@ class Trainer:
         # Of the batch itself: the last one may have a single row.
         gain = gain - _mean(gain, weight)
         gain = gain / (_mean(gain**2, weight).sqrt() + 1e-8)
-        clipped = ratio.clamp(1 - args.clip, 1 + args.clip)
+        clip = self._discount.clip(args.clip)
+        clipped = ratio.clamp(1 - clip, 1 + clip)
         policy_loss = -_mean(torch.minimum(ratio * gain, clipped * gain), weight)
         value_loss = _mean((agent.values(inputs) - decisions.returns[rows]) ** 2, weight)
         learned = 0.0 if steady else policy_loss - args.entropy * entropy
@@ -240,6 +252,7 @@ class Trainer:
             "generator": self._generator.get_state(),
             "curve": msgspec.json.encode(self.curve),
             "multiplier": msgspec.json.encode(self._multiplier),
+            "discount": msgspec.json.encode(self._discount),
             "start": msgspec.json.encode(self.start),
             "best": self.best,
             "best_objective": self.best_objective,
@@ -266,22 +279,24 @@ class Trainer:
         self.start = msgspec.json.decode(state["start"], type=Judgement | None)
         self._multiplier = msgspec.json.decode(state["multiplier"], type=Multiplier)
         self.agent.price = self._multiplier.price
+        self._discount = msgspec.json.decode(state["discount"], type=Discount)
+        self.agent.discount = self._discount.value
         self.best, self.best_objective = state["best"], state["best_objective"]
 
 
-def credited(memory: Memory, values: F64, args: Args) -> tuple[F64, F64, F64]:
+def credited(memory: Memory, values: F64, discount: float, trace: float) -> tuple[F64, F64, F64]:
     """Advantage, return and weight of each unit, [M, R x U] each; `values` are the critic's.
 
     An app is followed through the minutes whatever member it belongs to, and a member is worth the
     mean of its apps.
     """
     if memory.unit is None:
-        found = advantages(memory.rewards, values, args.discount, args.trace)
+        found = advantages(memory.rewards, values, discount, trace)
         return *found, np.ones_like(values)
     minute = np.arange(len(values))[:, None]
     about = memory.unit != NOBODY
     of_apps = np.where(about, values[minute, memory.unit], 0.0)
-    advantage, _ = advantages(memory.rewards, of_apps, args.discount, args.trace)
+    advantage, _ = advantages(memory.rewards, of_apps, discount, trace)
     length = values.shape[1]
     at = (minute * length + memory.unit)[about]
     count = np.bincount(at, minlength=values.size)

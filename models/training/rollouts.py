@@ -24,7 +24,7 @@ from models.control.tuned import tuned_parameters
 from models.features.pools import PoolReadings
 from models.forecaster.port import Forecast, ticks_per_minute
 from models.forecaster.simulated.catalogue import forecaster_of
-from models.sim.accounting import NODE_TICKS
+from models.sim.accounting import MONEY, NODE_TICKS, OVERSPEND
 from models.sim.apps import Population
 from models.sim.config.physics import SimCluster, with_scheduling
 from models.sim.config.scenario import Scenario
@@ -32,6 +32,7 @@ from models.sim.world import World
 from models.training.reward import Costs
 
 _HOUR_S: Final = 3600.0
+_LEAST: Final = 1e-9
 
 
 class _Switch:
@@ -104,6 +105,10 @@ class _Totals(NamedTuple):
     domains: F64
     nodes: F64
     apps: F64
+    money: F64
+    overspend: F64
+    latency: F64
+    """[E, D, 2] sums of requests x p99 seconds, and of requests."""
 
 
 class _Meter:
@@ -115,16 +120,27 @@ class _Meter:
         cores = inventory.pool_cpu[inventory.domain_pools[inventory.domain, 0]]
         # What pods hold, as a share of a node of the preferred pool of their domain.
         self._node_minutes = 1.0 / (60.0 * 1000.0 * cores.astype(np.float64))
+        targets = [domain.slo.latency_target_ms / 1000.0 for domain in world.cluster.domains]
+        self._targets = np.array(targets)
         self._before: _Totals | None = None
 
-    def read(self) -> tuple[F64, F64, F64, F64]:
-        """Fields of `Costs` of the last minute."""
+    def read(self) -> Costs:
+        """Of the last minute."""
         now = self._totals()
         # The accounts start from zero in the first tick after the warm-up.
         before = self._before or _Totals(*(np.zeros_like(values) for values in now))
         self._before = now
-        domains, nodes, apps = (one - other for one, other in zip(now, before, strict=True))
-        return domains, nodes, apps, self._held()
+        added = _Totals(*(one - other for one, other in zip(now, before, strict=True)))
+        p99 = added.latency[..., 0] / np.maximum(added.latency[..., 1], _LEAST)
+        return Costs(
+            domains=added.domains,
+            nodes=added.nodes,
+            apps=added.apps,
+            held=self._held(),
+            late=p99 / self._targets,
+            money=added.money,
+            overspend=(added.overspend > 0.0).astype(np.float64),
+        )
 
     def _totals(self) -> _Totals:
         accounts, tick_s = self._world.accounts, self._world.cluster.tick_seconds
@@ -132,6 +148,9 @@ class _Meter:
             accounts.domain_minutes.copy(),
             accounts.totals[:, NODE_TICKS] * tick_s / _HOUR_S,
             accounts.violation_minutes.copy(),
+            accounts.totals[:, MONEY].copy(),
+            accounts.totals[:, OVERSPEND].copy(),
+            accounts.latency.copy(),
         )
 
     def _held(self) -> F64:

@@ -1,5 +1,6 @@
 """`hirl train commander` and `hirl train soldier`: PPO in the simulator, resumable."""
 
+import hashlib
 import shutil
 import time
 from collections.abc import Callable
@@ -7,12 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 import typer
 from rich.console import Console
 
 from models.inputs.errors import InputError
 from models.policies.artefact import CARD, Card
-from models.training.args import SOLDIER, Args
+from models.training.args import SOLDIER, Args, with_settings
 from services.cli.commands import examples
 from services.cli.options import SeedOption, writable_file, writable_folder
 from services.cli.output import command_line, print_line, progress, table
@@ -69,6 +71,14 @@ SmallerOption = Annotated[
         help="Begin with worlds of N apps; may be repeated, for one stage each.",
     ),
 ]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Change a setting of models/training/args.py, such as potential=0.1; may be repeated.",
+    ),
+]
 ResumeOption = Annotated[
     bool, typer.Option("--resume/--fresh", help=f"Resume from {CHECKPOINTS}, or start again.")
 ]
@@ -85,6 +95,7 @@ def commander(
     drawn: DrawnOption = _DEFAULTS.drawn,
     smaller: SmallerOption = None,
     most_nodes: NodesOption = None,
+    changes: SetOption = None,
     out: OutOption = MODELS / "commander",
     resume: ResumeOption = True,
 ) -> None:
@@ -95,7 +106,7 @@ def commander(
     """
     args = _DEFAULTS._replace(seed=seed, apps=apps, iterations=iterations, most_nodes=most_nodes)
     args = args._replace(drawn=drawn, smaller=tuple(smaller or ()))
-    _train(args, out, resume=resume)
+    _train(with_settings(args, changes or ()), out, changes or [], resume=resume)
 
 
 @examples("hirl train soldier", "hirl train soldier --iterations 5 --most-nodes 0")
@@ -106,6 +117,7 @@ def soldier(
     drawn: DrawnOption = _DEFAULTS.drawn,
     smaller: SmallerOption = None,
     most_nodes: NodesOption = None,
+    changes: SetOption = None,
     out: OutOption = MODELS / "soldier",
     resume: ResumeOption = True,
 ) -> None:
@@ -116,10 +128,10 @@ def soldier(
     """
     args = SOLDIER._replace(seed=seed, apps=apps, iterations=iterations, most_nodes=most_nodes)
     args = args._replace(drawn=drawn, smaller=tuple(smaller or ()))
-    _train(args, out, resume=resume)
+    _train(with_settings(args, changes or ()), out, changes or [], resume=resume)
 
 
-def _train(args: Args, out: Path, *, resume: bool) -> None:
+def _train(args: Args, out: Path, changes: list[str], *, resume: bool) -> None:
     for module in ("torch", "onnxscript"):
         if find_spec(module) is None:
             raise InputError(
@@ -133,15 +145,18 @@ def _train(args: Args, out: Path, *, resume: bool) -> None:
     checkpoints = writable_folder(CHECKPOINTS / _checkpoint_of(args))
     if not resume and checkpoints.exists():
         shutil.rmtree(checkpoints)
-    order = Order(args, out, checkpoints, _command(args))
+    order = Order(args, out, checkpoints, _command(args, changes))
     with progress("training", args.iterations, console) as advance:
         card = produce(order, _Progress(console, advance, args), time.monotonic)
     _show(console, card, args, out)
 
 
 def _checkpoint_of(args: Args) -> str:
-    cap = "" if args.most_nodes is None else f"-nodes{args.most_nodes:g}"
-    return f"{args.agent}-{args.apps}-{args.seed}{cap}"
+    # Ablations have folders of their own; more iterations are no other run.
+    usual = SOLDIER if args.agent == SOLDIER.agent else _DEFAULTS
+    other = args._replace(iterations=usual.iterations, seed=usual.seed, apps=usual.apps)
+    digest = hashlib.sha256(msgspec.json.encode(other)).hexdigest()[:6]
+    return f"{args.agent}-{args.apps}-{args.seed}" + ("" if other == usual else f"-{digest}")
 
 
 class _Progress:
@@ -170,13 +185,13 @@ class _Progress:
         )
 
 
-def _command(args: Args) -> str:
+def _command(args: Args, changes: list[str]) -> str:
     given = {
         "--seed": args.seed, "--apps": args.apps, "--iterations": args.iterations,
         "--drawn": args.drawn, "--most-nodes": args.most_nodes,
     }  # fmt: skip
-    smaller = "".join(f" --smaller {apps}" for apps in args.smaller)
-    return command_line(f"hirl train {args.agent}", given) + smaller + " --fresh"
+    more = [f"--smaller {apps}" for apps in args.smaller] + [f"--set {one}" for one in changes]
+    return " ".join((command_line(f"hirl train {args.agent}", given), *more, "--fresh"))
 
 
 def _show(console: Console, card: Card, args: Args, out: Path) -> None:

@@ -99,6 +99,16 @@ def test_a_policy_beyond_its_cap_pays_a_price_and_is_never_the_best(
     assert trainer.best_objective == 0.0
 
 
+def test_a_changing_discount_is_part_of_what_resumes(track: Track, tmp_path: Path) -> None:
+    args = TINY._replace(iterations=5, cusum=True, critic_first=0, log_std=1.0)
+    whole = trained(args, track, tmp_path / "whole.pt")
+    trained(args._replace(iterations=4), track, tmp_path / "parts.pt")
+    resumed = trained(args, track, tmp_path / "parts.pt")
+    assert [one.discount for one in whole.curve] == [one.discount for one in resumed.curve]
+    for one, other in zip(weights(whole), weights(resumed), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_checkpoint_of_other_settings_is_refused(track: Track, tmp_path: Path) -> None:
     trained(TINY._replace(iterations=1), track, tmp_path / "state.pt")
     with pytest.raises(InputError, match="other settings"):
@@ -188,10 +198,10 @@ def test_a_reward_of_an_app_counts_for_the_member_that_decided_about_it() -> Non
     rewards = np.array([[1.0, 3.0, 5.0, 7.0], [0.0, 0.0, 0.0, 0.0]])
     memory = Memory({}, np.zeros((2, 1, 3, 2), np.float32), rewards, unit)
     values = np.zeros((2, 3))
-    gained, returns, weight = credited(memory, values, SOLDIER._replace(discount=0.0))
+    gained, returns, weight = credited(memory, values, 0.0, 0.95)
     np.testing.assert_array_equal(gained[0], [2.0, 0.0, 5.0])
     np.testing.assert_array_equal(returns, gained)
     np.testing.assert_array_equal(weight, [[1.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
     # What an app brings later counts for who decided before, whichever member it belongs to then.
-    later, _, _ = credited(memory._replace(rewards=rewards[::-1]), values, SOLDIER)
+    later, _, _ = credited(memory._replace(rewards=rewards[::-1]), values, 0.9, 0.95)
     np.testing.assert_allclose(later[0], 0.9 * 0.95 * np.array([2.0, 0.0, 5.0]))

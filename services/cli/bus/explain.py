@@ -1,6 +1,6 @@
 """`hirl explain`: why an app has its replicas, from the topics alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -44,6 +44,9 @@ _BY_ACTION: Final = {
     "fallback": "changes pass",
 }
 """An open breaker does not always stop everything: its action depends on the cause."""
+
+_MODELS: Final = ("commander", "soldier")
+"""Promoted policies, by their names in `versions`."""
 
 _LEVELS: Final = {
     "heuristic": "no learned policy is used",
@@ -215,6 +218,8 @@ def _budget(found: "Evidence") -> Iterator[str]:
         held = f"; {_held(plan.sums.held, budget)}" if plan.sums else ""
         yield f"valid until tick {budget.valid_until_tick}{held}"
         yield from budget.reasons[1:]
+        if advised := _policies(budget.versions):
+            yield f"advised by {advised}"
 
 
 def _held(held: float, budget: BudgetGranted) -> str:
@@ -260,8 +265,19 @@ def _planned(found: "Evidence") -> Iterator[str]:
     yield f"{_numbers(plan, index)} by {plan.policy} under epoch {plan.epoch}"
     yield f"{plan.reasons[index]}: {meaning_of(plan.reasons[index])}"
     yield f"{plan.changes} of {len(plan.apps)} apps of the domain change in this tick"
+    if advised := _policies(plan.versions):
+        yield f"advised by {advised}"
     if level := plan.versions.get("level"):
         yield f"decided at most by {level}: {_LEVELS.get(level, level)}"
+
+
+def _policies(versions: Mapping[str, str]) -> str:
+    """Promoted policies behind a decision; empty where the heuristic decided alone."""
+    names = [versions[model] for model in _MODELS if model in versions]
+    names += [
+        f"{versions[f'{m}-canary']} for a canary" for m in _MODELS if f"{m}-canary" in versions
+    ]
+    return " and ".join(names)
 
 
 def _numbers(event: ScalePlanned | ScaleApplied, index: int) -> str:

@@ -143,6 +143,24 @@ def test_a_neutral_policy_grants_the_heuristics_budgets_bit_for_bit(tmp_path: Pa
     assert found[0] == found[1]
 
 
+def test_budgets_replay_bit_for_bit_with_the_version_that_they_carry(tmp_path: Path) -> None:
+    place, replay, alone = (Place(tmp_path / name) for name in "abc")
+    place.promote(commander_files(commander_network(headroom=1.1)), status="rolled-back")
+    place.minutes(1, 5)
+    # All that is known of the decisions is what they carry.
+    name = place.budgets(5)[0].versions["commander"]
+    for entry in place.store.entries():
+        stored = dict(place.store.read(entry))
+        if read_manifest(stored[MANIFEST], "x").name == name:
+            replay.promote(stored, status="rolled-back")
+    for one in (replay, alone):
+        one.minutes(1, 5)
+    for minute in range(1, 6):
+        assert place.budgets(minute) == replay.budgets(minute)
+    headroom = [[b.headroom for b in one.budgets(5)] for one in (place, alone)]
+    assert headroom[0] != headroom[1]
+
+
 def test_a_restart_in_any_stage_continues_in_it_and_decides_the_same(tmp_path: Path) -> None:
     files = commander_files(commander_network(headroom=0.99))
     steady, killed = Place(tmp_path / "a"), Place(tmp_path / "b")

@@ -173,6 +173,26 @@ def test_a_restart_in_any_stage_continues_in_it_and_plans_the_same(tmp_path: Pat
             assert killed.plan(domain, tick) == steady.plan(domain, tick)
 
 
+def test_decisions_replay_bit_for_bit_with_the_version_that_they_carry(tmp_path: Path) -> None:
+    place, replay, alone = (Place(tmp_path / name) for name in "abc")
+    files = soldier_files(soldier_network(1.05, slope=0.02))
+    place.promote(files, status="rolled-back")
+    place.ticks(0, 14, use=0.7)
+    # All that is known of the decisions is what they carry.
+    name = place.plan("data", 14).versions["soldier"]
+    for entry in place.store.entries():
+        stored = dict(place.store.read(entry))
+        if read_manifest(stored[MANIFEST], "x").name == name:
+            replay.promote(stored, status="rolled-back")
+    for one in (replay, alone):
+        one.ticks(0, 14, use=0.7)
+    for domain in DOMAINS:
+        recorded = [place.plan(domain, tick) for tick in range(15)]
+        assert recorded == [replay.plan(domain, tick) for tick in range(15)]
+        # The heuristic alone needs other pods: the version took part.
+        assert recorded[14].need != alone.plan(domain, 14).need
+
+
 def test_what_one_domain_takes_back_every_domain_takes_back(place: Place) -> None:
     place.ticks(0, 1)
     place.promote(soldier_files(soldier_network(1.01)))

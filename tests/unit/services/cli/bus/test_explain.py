@@ -179,3 +179,18 @@ def test_a_decision_that_was_made_without_forecasts_says_so() -> None:
     words = "forecasts are not used, only what is needed now"
     assert f"decided at most by reactive: {words}" in section(explanation, "planned")
     assert section(explanation, "breaker").endswith(f"({reason}): changes pass; {words}")
+
+
+def test_the_versions_of_the_policies_behind_a_decision_are_named() -> None:
+    found = evidence(CHANGED)
+    assert "advised" not in section(explain_decision(found), "planned")
+    assert found.budget is not None
+    plan = replace(
+        found.plan, versions={"soldier": "soldier/11111111", "soldier-canary": "soldier/22222222"}
+    )
+    budget = replace(found.budget, versions={"commander": "commander/33333333"})
+    explanation = explain_decision(found._replace(plan=plan, budget=budget))
+    assert "advised by soldier/11111111 and soldier/22222222 for a canary" in section(
+        explanation, "planned"
+    )
+    assert "advised by commander/33333333" in section(explanation, "budget")

@@ -5,16 +5,32 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
+from models.compare.families import HEURISTIC, family_of
+from models.compare.provenance import family_code
 from models.forecaster.learned.artefact import SHIPPED, SHIPPED_VERSION
 from models.inputs.errors import InputError
+from models.policies import contract
+from models.registry.evidence import Cost, Evidence, Runs
 from models.registry.gate import Limits
-from models.registry.manifest import MANIFEST, MODEL, read_manifest
+from models.registry.keys import Trust
+from models.registry.load import Samples, verified, write_samples
+from models.registry.manifest import MANIFEST, MODEL, SAMPLES, read_manifest
+from models.registry.session import Session
 from services.cli.main import EXIT_BAD_INPUT, run
 from services.cli.models.gate import check_passes
 from services.cli.models.options import Place
-from tests.planted_models import files_of, linear_policy, manifest_of, samples_of
+from tests.planted_models import (
+    commander_files,
+    commander_network,
+    files_of,
+    linear_policy,
+    manifest_of,
+    samples_of,
+)
 
 Capture = pytest.CaptureFixture[str]
 
@@ -164,3 +180,68 @@ def test_evidence_about_another_artefact_promotes_nothing(place: Path) -> None:
         assert run(["models", "evaluate", version[:12], *options]) == 1
         checks = json.loads((place / "verdict.json").read_text())["checks"]
         assert {one["name"]: one["passed"] for one in checks}["subject"] is passed
+
+
+SCENARIOS = ["calm", "sale", "cascade"]
+BASE = np.random.default_rng(0).uniform(900, 1100, (3, 10))
+MINUTES = np.random.default_rng(1).uniform(18, 22, (3, 10))
+BETTER = 0.9 * np.random.default_rng(2).normal(1.0, 0.01, BASE.shape)
+VERDICTS: dict[str, tuple[Any, Any, list[str], str]] = {
+    "better but worse for P0 in one scenario": (
+        BETTER, [[0.5], [1.3], [0.5]], [], "P0 must not get worse in sale",
+    ),
+    "equal within noise": (BETTER / 0.9, 1.0, [], "not known to be better"),
+    "equal, and equal will do": (BETTER / 0.9, 1.0, ["--equal-ok"], ""),
+    "better everywhere": (BETTER, 0.8, [], ""),
+}  # fmt: skip
+
+
+def answered(files: dict[str, bytes]) -> dict[str, bytes]:
+    """A hundred states, with the answers that the network gives."""
+    random, sizes = np.random.default_rng(0), {"rows": 100, "domains": 5, "pools": 3}
+    states = {
+        one.name: random.uniform(
+            -1, 1, [sizes[n] if isinstance(n, str) else n for n in one.shape]
+        ).astype(np.float32)
+        for one in contract.INPUTS
+    }
+    artefact = verified(files, Trust(unsigned=True), "planted")
+    return {SAMPLES: write_samples(Samples(states, Session(artefact).run(states)))}
+
+
+@pytest.mark.parametrize("case", VERDICTS)
+def test_the_gate_judges_planted_models_by_their_evidence(
+    place: Path, capsys: Capture, case: str
+) -> None:
+    objective, p0, options, reason = VERDICTS[case]
+    network = commander_network(headroom=0.99)
+    files = commander_files(network, None)
+    files = commander_files(network, None, answered(files))
+    (place / "model").mkdir()
+    for name, data in files.items():
+        (place / "model" / name).write_bytes(data)
+    assert run(["models", "add", str(place / "model"), "--key", str(place / "release.key")]) == 0
+    version = read_manifest(files[MANIFEST], "x").version
+    ours, theirs = (BASE * objective).tolist(), BASE.tolist()
+    runs = Runs(scenarios=SCENARIOS, candidate=ours, incumbent=theirs)
+    minutes = (MINUTES * np.array(p0)).tolist()
+    found = Evidence(
+        artefact=version, world_sha256="w", code_sha256=family_code(family_of(HEURISTIC)),
+        drift={"domain.rps": 0.01}, objective=runs, equal_cost=runs,
+        p0_minutes=Runs(scenarios=SCENARIOS, candidate=minutes, incumbent=MINUTES.tolist()),
+        budget_overruns=0, spend_overruns=0, oscillation=0.01,
+        cost=Cost(trajectories=[0.5, 0.51] * 20, cap=1.0, epsilon=0.02),
+    )  # fmt: skip
+    (place / "evidence.json").write_bytes(msgspec.json.encode(found))
+    capsys.readouterr()
+    arguments = ["--evidence", str(place / "evidence.json"), *options]
+    code = run(["models", "evaluate", version[:12], *arguments])
+    out = capsys.readouterr().out
+    refusals = [line for line in out.splitlines() if line.startswith("refused")]
+    if reason:
+        assert code == 1
+        assert any(reason in line for line in refusals)
+    else:
+        assert refusals == []
+        assert code == 0
+        assert "may be promoted" in out

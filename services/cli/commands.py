@@ -32,6 +32,7 @@ GROUPS: Final = {
     "schemas": "Contracts of the events on the bus.",
     "kafka": "A real Apache Kafka on this machine, under .hirl/kafka.",
     "lab": "A real Kubernetes API server on this machine, under .hirl/lab.",
+    "kubernetes": "A cluster that HiRL-Scale is installed on.",
     "topics": "Topics, their settings and ACLs on a Kafka cluster.",
     "state": "Saved states of the services.",
 }
@@ -327,6 +328,10 @@ COMMANDS: Final[dict[str, Command]] = {
     "lab run": Command(
         "services.cli.system.lab:run",
         "Play a scenario on a real control plane, with the simulator's figures beside it.",
+    ),
+    "kubernetes release": Command(
+        "services.cli.system.kubernetes:release",
+        "Hand adopted workloads back to their owners, with the replicas that they had before.",
     ),
     "state show": Command(
         "services.cli.bus.state:show",

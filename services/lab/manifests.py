@@ -15,10 +15,13 @@ from services.lab import build
 
 K8S: Final = Path(__file__).parents[2] / "infra" / "k8s"
 CHART: Final = K8S / "chart"
+ADOPTION: Final = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+"""An API that older clusters do not serve."""
 _OVERLAY: Final = "overlays/kubernetes"
 _VERTICAL: Final = "vertical"
 _FOLDERS: Final = {
     "room.yaml": "room",
+    "adoption.yaml": "adoption",
     "service-monitor.yaml": "monitors",
     "vertical.yaml": _VERTICAL,
     # Applied as they are.
@@ -42,7 +45,7 @@ def render(*arguments: str) -> str:
 
 def rendered() -> dict[Path, str]:
     """Every rendered file with its text."""
-    whole = render("--set=serviceMonitor.enabled=true")
+    whole = render("--set=serviceMonitor.enabled=true", f"--api-versions={ADOPTION}")
     bare = render("--set=source=prometheus,customResources.install=false")
     found = {**_folders(whole, _OVERLAY), **_folders(bare, "base")}
     # A component on top of the overlay: of that rendering only its own folder counts.

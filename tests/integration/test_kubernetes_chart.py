@@ -95,6 +95,7 @@ def test_an_install_is_complete_and_in_preview(release: Release) -> None:
     for kind, name in (
         ("servicemonitor", "hirl-scale"),
         ("validatingadmissionpolicy", "hirl-actuator"),
+        ("mutatingadmissionpolicy", "hirl-adoption"),
         ("crd", "scalingdomains.hirl.dev"),
         ("priorityclass", "hirl-scale"),
     ):
@@ -181,7 +182,7 @@ def test_removing_the_release_leaves_what_people_declared_and_nothing_else(
     release.helm("uninstall", "hirl")
     assert release.exists("scalingdomain", "payments")
     kinds = "deployment,configmap,service,networkpolicy,pdb,servicemonitor,clusterrole"
-    kinds += ",clusterrolebinding,validatingadmissionpolicy,priorityclass"
+    kinds += ",clusterrolebinding,validatingadmissionpolicy,mutatingadmissionpolicy,priorityclass"
     assert not release.kubectl("-n", "hirl", "get", kinds, "-o", "name", "-l", _OURS).strip()
     _finish_removal(release, "hirl-room")
     # It comes back to the definitions that it left.

@@ -19,7 +19,7 @@ BUS ?= kafka
 MINUTES ?= 60
 FUZZ_EXAMPLES ?= 20000
 
-.PHONY: help setup run test test-pure test-real test-real-aside test-train-aside warm lab-build lab checks train-env test-train train-forecaster test-lock-step test-containers test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
+.PHONY: help setup run test test-pure test-real test-integration test-e2e test-integration-aside test-e2e-aside test-train-aside warm lab-build lab checks train-env test-train train-forecaster test-lock-step test-containers test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
 	docs manifests bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -56,18 +56,24 @@ run: setup ## Kafka, every service and a simulated flash sale, live, then the ta
 		"explain payments-0003" down
 
 test: warm ## run all tests, those on a real Kafka and Prometheus included; on Kubernetes after lab-build
-	@$(MAKE) -j2 test-pure test-real-aside
+	@$(MAKE) -j3 test-pure test-integration-aside test-e2e-aside
 
 test-pure: setup ## run the tests that need no server
 	@echo "test-pure: tests/unit, tests/contract and tests/behaviour"
 	@$(BIN)/pytest -q --durations=10 tests/unit tests/contract tests/behaviour
 
-test-real: setup ## run the tests on a real Kafka and a real Prometheus
-	@echo "test-real: tests/integration and tests/e2e"
-	@$(BIN)/pytest -q --durations=15 tests/integration tests/e2e
+test-real: test-integration test-e2e ## run the tests on a real Kafka, Prometheus and Kubernetes
+
+test-integration: setup ## run those of one or a few parts
+	@echo "test-integration: tests/integration"
+	@$(BIN)/pytest -q --durations=15 tests/integration
+
+test-e2e: setup ## run those of all processes
+	@echo "test-e2e: tests/e2e"
+	@$(BIN)/pytest -q --durations=15 tests/e2e
 
 # Several progress displays would mix, so the log of these runs is shown when they end.
-test-real-aside test-train-aside: %-aside: setup
+test-integration-aside test-e2e-aside test-train-aside: %-aside: setup
 	@mkdir -p .hirl
 	@echo "$*: in parallel, log in .hirl/$*.log"
 	@$(MAKE) $* > .hirl/$*.log 2>&1 || { cat .hirl/$*.log; exit 1; }
@@ -152,7 +158,8 @@ checks: lint types layers licences
 
 presubmit: setup ## everything a change must pass
 	@$(MAKE) -j3 checks warm lab-build
-	@$(MAKE) -j2 test-real-aside test-pure test-train-aside
+	@# Servers and timers are waited for most of the time, so three fit on two cores.
+	@$(MAKE) -j3 test-e2e-aside test-integration-aside test-pure test-train-aside
 
 release-check: setup ## whether this commit can be released as the version in pyproject.toml
 	@.ci/release-check

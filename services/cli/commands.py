@@ -151,6 +151,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "services.cli.models.gate:evaluate",
         "Judge a model by recorded evidence; exit 1 if it may not be promoted.",
     ),
+    "models time": Command(
+        "services.cli.models.timing:time_model",
+        "Time the answers of a policy for a whole cluster, as services ask it.",
+    ),
     "models promote": Command(
         "services.cli.models.promoting:promote",
         "Let services serve a model: shadow first, then a share of the domains, then all.",
@@ -169,7 +173,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "models rules": Command(
         "services.cli.models.promoting:rules",
-        "Show what was changed about the rules of rollouts, or change more while they run.",
+        "Show or change the rules of rollouts, the thresholds of the gate and the weights.",
     ),
     "models history": Command(
         "services.cli.models.promoting:history",
@@ -201,7 +205,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "train soldier": Command(
         "services.cli.policies.train:soldier",
-        "Train the Soldiers' policy: one network that every app shares, first cloned, then by PPO.",
+        "Train the Soldiers' policy: one network for every domain, first cloned, then by PPO.",
     ),
     "world show": Command(
         "services.cli.simulation.world:show",

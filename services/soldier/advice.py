@@ -6,7 +6,7 @@ Otherwise the incumbent has advised already, or the heuristic decides alone.
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from models.registry.load import Artefact
 from models.registry.rollout import Sample
 from services._kit.answering import timed
 from services._kit.following import Deciding
+
+if TYPE_CHECKING:
+    from models.registry.session import Session
 
 MODEL: Final = "soldier"
 """Key of its promotions."""
@@ -71,11 +74,17 @@ def open_policy(artefact: Artefact) -> Policy:
         raise InputError(f"{artefact.name}: was trained on other features; train it again")
     reference, session = reference_of(artefact), open_session(artefact)
 
+    return Policy(artefact.name, network_of(session), reference)
+
+
+def network_of(session: "Session") -> SoldierNetwork:
+    """The network as Soldiers ask it."""
+
     def network(inputs: SoldierInputs, /) -> Answer:
         # Copied: the session reuses its arrays, and a domain may take several blocks.
         return in_blocks(lambda block: _copied(session.run(block)), inputs)
 
-    return Policy(artefact.name, network, reference)
+    return network
 
 
 def advise(

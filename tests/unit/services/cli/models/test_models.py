@@ -30,6 +30,8 @@ from tests.planted_models import (
     linear_policy,
     manifest_of,
     samples_of,
+    soldier_files,
+    soldier_network,
 )
 
 Capture = pytest.CaptureFixture[str]
@@ -245,3 +247,28 @@ def test_the_gate_judges_planted_models_by_their_evidence(
         assert refusals == []
         assert code == 0
         assert "may be promoted" in out
+
+
+@pytest.mark.parametrize("kind", ["commander", "soldier"])
+def test_answers_of_a_policy_are_timed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    # A person may open what nobody signed.
+    monkeypatch.delenv("HIRL_MODEL_KEYS")
+
+    files = (
+        commander_files(commander_network(), None)
+        if kind == "commander"
+        else soldier_files(soldier_network(), None)
+    )
+    (place / kind).mkdir()
+    for name, data in files.items():
+        (place / kind / name).write_bytes(data)
+    options = ["--calls", "100", "--domains", "12", "--json", str(place / "time.json")]
+    assert run(["models", "time", str(place / kind), *options]) == 0
+    found = json.loads((place / "time.json").read_text())
+    assert 0 < found["p50_ms"] <= found["p99_ms"]
+
+
+def test_a_forecaster_is_not_timed_as_a_policy(capsys: Capture) -> None:
+    assert "is no policy" in refused(capsys, "models", "time", str(SHIPPED))

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from onnx import TensorProto, helper, numpy_helper
 
+from models.forecaster.learned.artefact import SHIPPED
 from models.policies import contract, packing
 from models.policies.artefact import CARD, NETWORK, Card
 from models.policies.features import feature_names
@@ -28,8 +29,10 @@ from models.registry.manifest import (
     Tensor,
     canonical,
     name_of,
+    read_manifest,
     sealed,
 )
+from models.registry.store import read_folder
 
 KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER_KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
@@ -279,3 +282,32 @@ def trained_folder(folder: Path, family: str, network: bytes) -> Path:
     )  # fmt: skip
     (folder / CARD).write_bytes(msgspec.json.encode(card))
     return folder
+
+
+_SOUND: Final = "quantiles_sound"
+
+
+def forecaster_files(bad: str = "", change: float = 1e-6) -> dict[str, bytes]:
+    """The shipped forecaster, slightly changed and signed; `bad`: `nan`, always."""
+    files = read_folder(SHIPPED)
+    network = reparsed(files[MODEL])
+    first = network.graph.initializer[0]
+    values = numpy_helper.to_array(first).copy()
+    values.flat[0] += change
+    first.CopyFrom(numpy_helper.from_array(values, first.name))
+    if bad:
+        for made in network.graph.node:
+            made.output[:] = [_SOUND if name == "quantiles" else name for name in made.output]
+        network.graph.initializer.append(weights("nothing_at_all", np.float32(0.0)))
+        network.graph.node.extend(
+            [
+                node("Mul", [_SOUND, "nothing_at_all"], "none"),
+                node("Div", ["none", "nothing_at_all"], "quantiles"),
+            ]
+        )
+    data: bytes = network.SerializeToString()
+    manifest = read_manifest(files[MANIFEST], "shipped")
+    name = name_of("tft", data)
+    card = msgspec.json.decode(files[CARD]) | {"model": name}
+    extra = {CARD: msgspec.json.encode(card), SAMPLES: files[SAMPLES]}
+    return files_of(data, msgspec.structs.replace(manifest, name=name), KEY, extra)

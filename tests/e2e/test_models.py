@@ -14,6 +14,7 @@ import pytest
 from models.registry.manifest import MANIFEST, MODEL, Kind, Tensor, read_manifest
 from models.registry.store import Entry, FolderStore
 from schemas.budget_granted import BudgetGranted
+from schemas.demand_forecast import DemandForecast
 from schemas.domain_observed import DomainObserved
 from schemas.model_judged import ModelJudged
 from schemas.model_promoted import ModelPromoted, RolloutRules
@@ -39,6 +40,7 @@ from tests.planted_models import (
     commander_files,
     commander_network,
     features,
+    forecaster_files,
     soldier_files,
     soldier_network,
 )
@@ -49,10 +51,16 @@ SPEED: Final = float(os.environ.get("HIRL_MODELS_SPEED", "10"))
 TIMEOUT_S: Final = 240.0
 STAGES: Final = ("shadow", "canary 5%", "canary 30%", "canary 100%", "serving 100%")
 ENDS: Final = ("serving", "refused", "rolled-back")
-SCOPES: Final = {"commander": ("cluster",), "soldier": CLUSTER.domain_names}
-_CAUSES: Final = {"commander": ScalePlanned, "soldier": DomainObserved}
+SCOPES: Final = {
+    "commander": ("cluster",), "soldier": CLUSTER.domain_names, "forecaster": ("cluster",)
+}  # fmt: skip
+_CAUSES: Final = {
+    "commander": ScalePlanned, "soldier": DomainObserved, "forecaster": DomainObserved
+}  # fmt: skip
 """What the last input of a decision is."""
-_DECISIONS: Final = {"commander": BudgetGranted, "soldier": ScalePlanned}
+_DECISIONS: Final = {
+    "commander": BudgetGranted, "soldier": ScalePlanned, "forecaster": DemandForecast
+}  # fmt: skip
 
 Files = dict[str, bytes]
 
@@ -178,14 +186,14 @@ def _figures(
     advised = [
         one.delivery.timestamp - promoted.ordered_at
         for one, event in decisions
-        if name in (event.versions.get(model), event.versions.get(f"{model}-canary"))
+        if name in names_of(model, event)
     ]
     swap, back_s = 0, 0.0
     for step in promoted.steps:
         if step.phase == "serving":
             alone = [
                 event.tick for _, event in decisions
-                if event.versions.get(model) == name and f"{model}-canary" not in event.versions
+                if names_of(model, event) == [name]
                 and event.tick > step.tick and step.scope in ("cluster", event.domain)
             ]  # fmt: skip
             swap = max(swap, min(alone, default=step.tick + 10**6) - step.tick)
@@ -198,6 +206,13 @@ def _figures(
         first = backs[min(backs)]
         back_s = max(backs) - arrived[first.scope, first.tick]
     return Figures(len(advised), min(advised, default=math.nan), swap, back_s)
+
+
+def names_of(model: str, event: Any) -> list[str]:
+    """The promoted models behind a decision."""
+    if isinstance(event, DemandForecast):
+        return [event.model]
+    return [event.versions[one] for one in (model, f"{model}-canary") if one in event.versions]
 
 
 def phase_of(event: ModelJudged) -> str:
@@ -214,6 +229,7 @@ _TWO_MEMBERS: Final = [
 ]
 COMMANDER: Final[Kind] = "commander-policy"
 SOLDIER: Final[Kind] = "soldier-policy"
+FORECASTER: Final[Kind] = "forecaster"
 CASES: Final[dict[str, tuple[Kind, Files, tuple[str, ...], str]]] = {
     "good Commander": (COMMANDER, commander_files(commander_network(headroom=0.99)), STAGES, ""),
     "killed Commander": (COMMANDER, commander_files(commander_network(headroom=0.98)), STAGES, ""),
@@ -258,6 +274,11 @@ CASES: Final[dict[str, tuple[Kind, Files, tuple[str, ...], str]]] = {
         COMMANDER, commander_files(commander_network(bad="slow")), ("shadow", "rolled-back"),
         "took ",
     ),
+    "good forecaster": (FORECASTER, forecaster_files(), STAGES, ""),
+    "killed forecaster": (FORECASTER, forecaster_files(change=2e-6), STAGES, ""),
+    "forecaster: NaN": (
+        FORECASTER, forecaster_files(bad="nan"), ("refused",), "differs from its samples"
+    ),
     # Watched, and not drifted.
     "good Soldiers": (
         SOLDIER, soldier_files(soldier_network(0.99), extra=features(SOLDIER, spread=1.0)),
@@ -299,6 +320,7 @@ def rolled(workplace: Path) -> Iterator[Rolled]:
     key = workplace.resolve() / "release.pub"
     key.write_bytes(PUBLIC_PEM)
     environment = {
+        "HIRL_FORECASTER_MODEL": "tft",
         "HIRL_MODEL_STORE": store.url,
         "HIRL_MODEL_KEYS": str(key),
         "HIRL_ROLLOUT_SHADOW_DECISIONS": "1",
@@ -370,8 +392,8 @@ def test_a_promoted_policy_decides_alone_from_the_next_decision_on(
 ) -> None:
     figures = rolled.figures[case]
     assert figures.advised > 0
-    # The Commander decides each sixth tick.
-    assert figures.swap_ticks <= (6 if rolled.promoted[case].model == "commander" else 1)
+    # Commander and forecaster decide each sixth tick.
+    assert figures.swap_ticks <= (1 if rolled.promoted[case].model == "soldier" else 6)
 
 
 def test_no_change_is_lost_or_doubled(rolled: Rolled) -> None:

@@ -1,5 +1,6 @@
 """Latency from sample to change over a real Kafka, by adapter and by cluster size."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -10,9 +11,12 @@ from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested
 from schemas.demand_forecast import DemandForecast
 from schemas.fields import Event
+from schemas.model_promoted import ModelPromoted
 from schemas.pool_observed import PoolObserved
 from schemas.scale_applied import ScaleApplied
 from schemas.topics import topic_of
+from services.admin.orders import publish
+from services.admin.promotions import SOURCE
 from services.admin.reader import TopicReader
 from services.devcluster.record import SIMCLUSTER
 from services.devcluster.request import Request
@@ -67,11 +71,27 @@ class Measurement(NamedTuple):
     """All events of a tick that begins a minute, to measure the codec with."""
 
 
-def measure(request: Request, adapter: str, minutes: int, folder: Path) -> Measurement:
+class Deciding(NamedTuple):
+    """Promoted models that take part in a run, from its first ticks on."""
+
+    orders: Sequence[ModelPromoted] = ()
+    environment: Mapping[str, str] = {}
+    """Where services find them, and whom they trust."""
+
+
+NO_MODELS: Final = Deciding()
+
+
+def measure(
+    request: Request, adapter: str, minutes: int, folder: Path, models: Deciding = NO_MODELS
+) -> Measurement:
     """Run in real time and measure the ticks after the warm-up."""
     ticks = minutes * _TICKS_PER_MINUTE
     last = WARM_UP_TICKS + ticks - 1
-    with measured_system(request, folder, environment={"HIRL_ADAPTER": adapter}) as system:
+    environment = {"HIRL_ADAPTER": adapter, **models.environment}
+    with measured_system(request, folder, environment=environment) as system:
+        if models.orders:
+            publish(system.options, models.orders, SOURCE)
         usage, loads = _usage(system, ticks)
         # Read all topics at rest: doing it beside the services would change what is measured.
         system.stop()

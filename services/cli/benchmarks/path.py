@@ -1,19 +1,25 @@
 """`hirl bench path`: latency from sample to change over a real Kafka, and its cost."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
+from models.inputs.errors import InputError
+from services._kit.clock import rfc3339
 from services.cli.benchmarks.on_kafka import SCENARIO, AppsOption, measurement_folder
 from services.cli.commands import examples
+from services.cli.models.options import KeysOption, Place, StoreOption
 from services.cli.options import ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import Cell, progress, table, write_json
 
 if TYPE_CHECKING:
     from services.devcluster.request import Request
+    from services.measure.path import Deciding
 
+WITH_MODELS: Final = "faust, models"
 _ADAPTERS: Final = ("faust", "plain")
 _CODEC_COLUMNS: Final = (
     "event", "readers", "records", "kib", "encode_ms", "decode_ms", "tick_ms",
@@ -37,12 +43,21 @@ def path(
     max_apps: MaxAppsOption = False,
     cluster: ClusterOption = None,
     physics: PhysicsOption = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model", metavar="VERSION", help="Also with this model of the store; repeatable."
+        ),
+    ] = None,
+    store: StoreOption = None,
+    keys: KeysOption = None,
     json: JsonOption = None,
 ) -> None:
     """Time from a tick's last sample to its last change, in real time, a process per service.
 
     It also measures CPU and memory of each service, the same without Faust, the cost to encode
-    and decode events, and how many pod samples one aggregator handles.
+    and decode events, and how many pod samples one aggregator handles. With --model it runs once
+    more with these models deciding.
     """
     # Kafka's clients are slow to import, and help texts need none.
     from services.devcluster.request import Request  # noqa: PLC0415
@@ -50,15 +65,43 @@ def path(
     console = Console(emoji=False, highlight=False)
     request = Request(scenario=SCENARIO, apps=apps, cluster=cluster, physics=physics)
     request.check()
+    deciding = _deciding(Place(store, keys), models) if models else None
     with measurement_folder("path", console) as folder:
-        payload = _measure(request, minutes, max_apps, folder, console)
+        payload = _measure(request, minutes, max_apps, folder, console, deciding)
         show(console, payload)
         if json is not None:
             write_json(json, payload)
 
 
+def _deciding(place: Place, names: list[str]) -> "Deciding":
+    from schemas.model_promoted import ModelPromoted  # noqa: PLC0415  as above
+    from services.admin.promotions import KEYS  # noqa: PLC0415
+    from services.measure.path import Deciding  # noqa: PLC0415
+
+    if place.keys is None:
+        raise InputError("--keys: expected the public key that services trust (HIRL_MODEL_KEYS)")
+    url, found = place.opened().url, [place.artefact(name) for name in names]
+    orders = [
+        ModelPromoted(
+            # A return: at once, so that they decide from the first ticks on.
+            model=KEYS[one.manifest.kind], version=one.name, sha256=one.version, uri=url,
+            status="rolled-back", promoted_at=rfc3339(time.time()), reason="a measurement",
+        )
+        for one in found
+    ]  # fmt: skip
+    # Services have another working directory.
+    store = url if "://" in url else str(Path(url).resolve())
+    environment = {"HIRL_MODEL_STORE": store, "HIRL_MODEL_KEYS": str(place.keys.resolve())}
+    return Deciding(orders, environment)
+
+
 def _measure(
-    request: "Request", minutes: int, max_apps: bool, folder: Path, console: Console
+    request: "Request",
+    minutes: int,
+    max_apps: bool,
+    folder: Path,
+    console: Console,
+    deciding: "Deciding | None",
 ) -> dict[str, Any]:
     from services.measure import codec, samples  # noqa: PLC0415
     from services.measure import path as measured_path  # noqa: PLC0415
@@ -68,6 +111,11 @@ def _measure(
     for adapter in _ADAPTERS:
         with progress(f"{adapter}, {minutes} min of real time", 1, console):
             runs[adapter] = measured_path.measure(request, adapter, minutes, folder / adapter)
+    if deciding is not None:
+        with progress(f"with models, {minutes} min of real time", 1, console):
+            runs[WITH_MODELS] = measured_path.measure(
+                request, _ADAPTERS[0], minutes, folder / "models", deciding
+            )
     # In large batches and one by one: the cost per record shows in the difference.
     rates = {}
     for per_record in (samples.BATCHED, samples.SINGLE):

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from models.control.tuned import tuned_parameters
 from models.inputs.errors import InputError
+from models.registry.manifest import MANIFEST, read_manifest
+from models.registry.store import Entry, FolderStore
 from models.sim.config.physics import load_sim_cluster
 from schemas.codec import decode
 from schemas.domain_observed import DomainObserved, Pods
@@ -22,10 +24,12 @@ from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services.aggregator.decide import AggregatorHandler
 from services.cli.benchmarks import path as command
+from services.cli.models.options import Place
 from services.devcluster.request import Request
 from services.measure import codec, path, samples, stamps, testbed
 from services.measure.feeding import Pods as PodsToSample
 from services.measure.stamps import Stamp
+from tests.planted_models import PUBLIC_PEM, soldier_files, soldier_network
 
 TIME = "2026-11-27T00:00:00Z"
 EMPTY_PODS = Pods(**{name: [] for name in Pods.__struct_fields__})
@@ -225,3 +229,17 @@ def test_the_command_writes_what_it_measured_and_leaves_no_folder(
     assert outcome.exit_code == 0, outcome.output
     assert (tmp_path / "out.json").read_text() == '{\n  "apps": 60\n}\n'
     assert list((tmp_path / ".hirl").iterdir()) == []
+
+
+def test_models_of_a_measurement_decide_at_once_from_the_callers_store(tmp_path: Path) -> None:
+    (tmp_path / "release.pub").write_bytes(PUBLIC_PEM)
+    files = soldier_files(soldier_network())
+    version = read_manifest(files[MANIFEST], "planted").version
+    FolderStore(tmp_path / "store").write(Entry("soldier-policy", version), files)
+    place = Place(str(tmp_path / "store"), tmp_path / "release.pub")
+    found = command._deciding(place, [version[:12]])
+    (order,) = found.orders
+    assert (order.model, order.sha256, order.status) == ("soldier", version, "rolled-back")
+    assert found.environment["HIRL_MODEL_STORE"] == str(tmp_path / "store")
+    with pytest.raises(InputError, match="--keys"):
+        command._deciding(place._replace(keys=None), [version[:12]])

@@ -54,6 +54,9 @@ class BudgetGranted(TickEvent, frozen=True, kw_only=True):
     headroom: Annotated[
         Ratio, about("Share to add to every app's need, as far as cores are spare.")
     ] = 0.0
+    insured_headroom: Annotated[
+        Ratio, about("The part of `headroom` that is there to carry the loss of a zone.")
+    ] = 0.0
     headroom_cut: Annotated[
         Share,
         about(

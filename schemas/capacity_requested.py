@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from schemas.fields import Count, Epoch, Name, Tick, TickEvent, about
+from schemas.fields import Count, Epoch, Money, Name, Tick, TickEvent, about
 
 
 class NodesByUrgency(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +26,12 @@ class CapacityRequested(TickEvent, frozen=True, kw_only=True):
     min_nodes: Annotated[
         Count, about("Don't scale the pool down below this many nodes, even if they are idle.")
     ] = 0
+    insured_nodes: Annotated[
+        Count,
+        about("Nodes of `min_nodes` that are kept only to carry the loss of a zone."),
+    ] = 0
+    insured_per_hour: Annotated[Money, about("Price of `insured_nodes` per hour.")] = 0.0
+    reasons: Annotated[list[str], about("Reasons in plain words, the most important first.")] = []
     decision_id: Annotated[
         str, about("Id of the decision; deciding the same tick again yields the same id.")
     ] = ""

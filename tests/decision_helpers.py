@@ -28,6 +28,7 @@ _BUDGET = {
     "floor_cores": "floor",
     "urgency": "urgency",
     "headroom": "headroom",
+    "insured_headroom": "insured",
 }
 """Field of the event, by domain, and the matching field of the budget."""
 
@@ -91,6 +92,7 @@ def decided_by_events(found: list[Event]) -> dict[int, dict[str, Values]]:
                 ticks.setdefault(event.tick, {})[f"nodes/{event.pool}"] = {
                     "nodes": [nodes.critical, nodes.essential, nodes.comfort, nodes.spare],
                     "min_nodes": event.min_nodes,
+                    "insured_nodes": event.insured_nodes,
                 }
             case DemandForecast():
                 ticks.setdefault(event.tick, {})[f"forecast/{event.domain}"] = {
@@ -143,7 +145,8 @@ def _granted(match: Match, decision: Any) -> dict[str, Values]:
         }
     for index, pool in enumerate(cluster.pool_names):
         nodes, keep = decision.nodes[0, index].tolist(), int(decision.keep[0, index])
-        found[f"nodes/{pool}"] = {"nodes": nodes, "min_nodes": keep}
+        insured = int(decision.insured[0, index])
+        found[f"nodes/{pool}"] = {"nodes": nodes, "min_nodes": keep, "insured_nodes": insured}
     return found
 
 

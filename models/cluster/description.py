@@ -19,6 +19,7 @@ Priority = Literal["P0", "P1", "P2", "P3"]
 PRIORITIES: Final[tuple[Priority, ...]] = ("P0", "P1", "P2", "P3")
 Market = Literal["on_demand", "reserved", "spot"]
 MARKETS: Final[tuple[Market, ...]] = ("on_demand", "reserved", "spot")
+Survive = Literal["none", "zone"]
 
 # Names are keys of Kafka records, labels of metrics and parts of paths: no slash, no space, and at
 # most as long as a label of Kubernetes.
@@ -58,6 +59,9 @@ class Domain(Section, frozen=True, kw_only=True):
     """Tier groups in call order, the outermost first."""
     pools: Annotated[tuple[Name, ...], Meta(min_length=1)]
     """Pools its pods may run in, preferred first; the later ones take spillover."""
+    survive: Survive = "none"
+    """`zone` keeps enough pods running to carry the domain's present work after the loss of a
+    zone. Its pools state their `zones` for that."""
     slo: Slo = Slo()
 
 
@@ -106,6 +110,8 @@ class Pool(Section, frozen=True, kw_only=True):
 
     name: Name
     machine: Name
+    zones: Count = 1
+    """Zones over which the cloud spreads its nodes evenly. A lost zone takes that part of them."""
     markets: Markets = Markets(on_demand=1.0)
 
 
@@ -145,6 +151,7 @@ class Cluster(Section, frozen=True, kw_only=True):
         # Names first: a reference to a name that exists twice would be ambiguous.
         _check_names(self)
         _check_references(self)
+        _check_zones(self)
         _check_shares(self)
 
     @property
@@ -194,6 +201,19 @@ def _check_references(cluster: Cluster) -> None:
     for call in cluster.calls:
         expect_one_of("calls.caller", call.caller, set(cluster.domain_names))
         expect_one_of("calls.callee", call.callee, set(cluster.domain_names))
+
+
+def _check_zones(cluster: Cluster) -> None:
+    zones = {pool.name: pool.zones for pool in cluster.pools}
+    for domain in cluster.domains:
+        if domain.survive == "none":
+            continue
+        for name in domain.pools:
+            if zones[name] < 2:
+                raise ValueError(
+                    f"domains.{domain.name}.survive: expected pools.{name} in at least 2 zones, "
+                    f"got {zones[name]}; nothing survives the loss of the only one"
+                )
 
 
 def _check_shares(cluster: Cluster) -> None:

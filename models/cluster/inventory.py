@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.cluster.arrays import F32, I16, I32
+from models.cluster.arrays import F32, I16, I32, Mask
 from models.cluster.description import MARKETS, PRIORITIES, Cluster, Pool
 
 RequestType = Literal["api", "web", "batch", "stream", "event"]
@@ -47,12 +47,16 @@ class Inventory(NamedTuple):
     """[D, D] inline calls to the domain of the column per request of the domain of the row."""
     domain_pools: I32
     """[D, choices] pools a domain may use, preferred first, -1 where there are fewer."""
+    survives_zone: Mask
+    """[D] whether it has to carry its work after the loss of a zone."""
     pool_cpu: F32
     """[P] allocatable cores of a node."""
     pool_memory: F32
     """[P] allocatable GiB of a node."""
     pool_price: F32
     """[P] price of a node-hour, in the pool's declared mix of markets."""
+    pool_zones: I32
+    """[P] zones that its nodes are spread over."""
     spend_cap_per_hour: float
     """Money."""
     tick_s: int
@@ -90,9 +94,11 @@ def declare_cluster(cluster: Cluster) -> Inventory:
         tiers=np.array([len(d.tiers) for d in cluster.domains], np.int32),
         calls=_call_matrix(cluster),
         domain_pools=domain_pools(cluster),
+        survives_zone=np.array([d.survive == "zone" for d in cluster.domains], np.bool_),
         pool_cpu=np.array([m.cpu_cores - m.reserved_cpu_cores for m in machines], np.float32),
         pool_memory=np.array([m.memory_gib - m.reserved_memory_gib for m in machines], np.float32),
         pool_price=np.array([_price(cluster, pool) for pool in cluster.pools], np.float32),
+        pool_zones=np.array([pool.zones for pool in cluster.pools], np.int32),
         spend_cap_per_hour=cluster.spend_cap_per_hour,
         tick_s=cluster.tick_seconds,
     )

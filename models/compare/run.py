@@ -13,7 +13,7 @@ from models.cluster.observation import Observation, Pipeline
 from models.cluster.plan import Plan
 from models.compare.breakers import Breakers
 from models.control.breaker.limits import Thresholds
-from models.control.controller import Controller, CountsOverruns
+from models.control.controller import Controller, CountsOverruns, Insures
 from models.forecaster.port import Forecast, Forecaster
 from models.sim.config.script import EXPORTER, OUTAGE_ZERO
 from models.sim.observe import outages_now
@@ -50,6 +50,7 @@ class Run(Generic[S]):
         self._state = controller.start(first)
         self._forecaster_state = forecaster.start(first) if forecaster is not None else None
         self._decreases = np.zeros(world.environments, np.int64)
+        self._insured = np.zeros((world.environments, world.layout.pools), np.int64)
         self._overruns_before = _overruns(controller, self._state)
         self.breakers = Breakers(world, controller, first, limits)
 
@@ -74,13 +75,15 @@ class Run(Generic[S]):
         if world.tick >= warmup:
             missing = without_sample(world, observation, controller.pipeline)
             self._decreases += missing_data_decreases(observation, plan, missing)
+            if isinstance(controller, Insures):
+                self._insured += controller.insured(self._state)
         world.step(plan)
 
     def save(self) -> RunSnapshot:
         """An independent copy of everything that changes."""
         decided = (
             self._state, self._forecaster_state, self.breakers.state, self._decreases,
-            self._overruns_before,
+            self._insured, self._overruns_before,
         )  # fmt: skip
         return RunSnapshot(self._world.save(), copy.deepcopy(decided))
 
@@ -90,7 +93,7 @@ class Run(Generic[S]):
         # Copied again, because the states are updated in place.
         (
             self._state, self._forecaster_state, self.breakers.state, self._decreases,
-            self._overruns_before,
+            self._insured, self._overruns_before,
         ) = copy.deepcopy(snapshot.decided)  # fmt: skip
 
     def fork(self, snapshot: RunSnapshot) -> None:
@@ -105,7 +108,12 @@ class Run(Generic[S]):
         """Counts since the end of the warm-up."""
         before, after = self._overruns_before, _overruns(self._controller, self._state)
         overruns = None if before is None or after is None else after - before
-        return Decisions(missing_data_decreases=self._decreases.copy(), budget_overruns=overruns)
+        insures = isinstance(self._controller, Insures)
+        return Decisions(
+            missing_data_decreases=self._decreases.copy(),
+            budget_overruns=overruns,
+            insured_node_ticks=self._insured.copy() if insures else None,
+        )
 
     def _forecast(self, observation: Observation) -> Forecast | None:
         if self._forecaster is None:

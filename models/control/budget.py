@@ -66,6 +66,8 @@ class Budget(NamedTuple):
     """[E, D] 0 to 1: how soon the domain needs what it lacks."""
     headroom: F64
     """[E, D] share to add to every need, as far as cores are spare."""
+    insured: F64
+    """[E, D] the part of the headroom that carries the loss of a zone, whatever is forecast."""
 
 
 class Directive(NamedTuple):
@@ -90,6 +92,8 @@ class CommanderDecision(NamedTuple):
     """[E, P, 4] nodes to request, by priority of the need."""
     keep: I32
     """[E, P] nodes to keep even when idle: they wait for coming load."""
+    insured: I32
+    """[E, P] of the nodes to keep, those that only carry the loss of a zone."""
     spend_left: F64
     """[E] money per hour between the spend cap and what all nodes cost, these ones included."""
 
@@ -126,6 +130,7 @@ def no_directive(environments: int, domains: int, pools: int) -> Directive:
         floor=nothing,
         urgency=nothing,
         headroom=nothing,
+        insured=nothing,
     )
     return Directive(budget, np.ones((environments, domains)), nothing)
 
@@ -135,6 +140,7 @@ def no_decision(environments: int, domains: int, pools: int) -> CommanderDecisio
     return CommanderDecision(
         no_directive(environments, domains, pools),
         np.zeros((environments, pools, 4), np.int32),
+        np.zeros((environments, pools), np.int32),
         np.zeros((environments, pools), np.int32),
         np.zeros(environments),
     )

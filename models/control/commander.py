@@ -22,6 +22,7 @@ from models.control.budget import (
     overdrafts,
     shared_pools,
 )
+from models.control.insurance import Insurance
 from models.control.parameters import Parameters
 from models.control.report import Report
 from models.control.residual import (
@@ -127,6 +128,7 @@ class Commander:
         # [D, D] of the row's distress, that for which the highest priority of the column releases.
         # Not that of its callers: their surge reaches it next.
         self._heeded = ((inventory.calls == 0.0) & self._highest[:, None]).astype(np.float64)
+        self._insurance = Insurance(inventory, parameters)
         self._shared = shared_pools(inventory.domain_pools, inventory.pool_cpu.size) == 1.0
 
     def decide(
@@ -146,9 +148,12 @@ class Commander:
         headroom = affordable(wanted * self._protected, report.work, self._spare(pools, report))
         # After the cut to what is spare: a policy may go beyond it, within the safety rules.
         headroom = scale_headroom(headroom, residual.headroom)
+        # After that: insurance is the operator's, not a policy's.
+        headroom, insured = self._insurance.raised(headroom, report)
         report = with_distress(report, residual.urgency)
         comfort = scale(report.wanted, residual.comfort)
         budget = self._make_budget(tick, pools, report, comfort, headroom, epoch)
+        budget = budget._replace(insured=insured)
         spare = scale(np.full((tick.size, 1), self._parameters.node_spare), residual.spare)
         # The highest priority prepares pods for forecast load, the others a part of the nodes.
         believed = 1.0 + (outlook.soon - 1.0) * np.where(self._highest, 1.0, _BELIEVED)
@@ -157,7 +162,13 @@ class Commander:
         coming = np.maximum(coming, self._prepared(report, outlook))
         # Pods don't move. Nodes for pods that have one are kept where these pods are, and only what
         # is missing is placed anew: counted in the preferred pools, they would be paid for twice.
-        occupied = self._occupied(pools, spare)
+        occupied, price = self._insurance.nodes(
+            self._filled(pools),
+            spare,
+            self._cores_of_node(report),
+            report,
+            part=insured / (1.0 + headroom),
+        )
         missing = np.maximum(report.wanted, coming) - (report.held - report.pending)
         room = np.maximum(0.0, pools.quota - occupied)
         extra = self._nodes_for(report, np.maximum(0.0, missing), room, spare)
@@ -174,7 +185,8 @@ class Commander:
             Directive(with_urgency(budget, residual.urgency), growth, release),
             nodes=requested,
             # Otherwise the provisioner would remove prepared nodes as idle before their load comes.
-            keep=np.ceil(nodes - _LEAST).astype(np.int32),
+            keep=_whole(nodes),
+            insured=_whole(nodes) - _whole(nodes - price),
             spend_left=left - requested.sum(axis=2) @ pools.price,
         )
 
@@ -264,6 +276,7 @@ class Commander:
             floor=floor,
             urgency=np.clip(np.maximum(missing, waiting) + at_risk, 0.0, 1.0),
             headroom=headroom,
+            insured=np.zeros_like(headroom),
         )
 
     def _nodes_for(self, report: Report, cores: F64, room: F64, spare: F64) -> F64:
@@ -285,12 +298,12 @@ class Commander:
                     rest -= fits * size[:, domain, pool]
         return nodes
 
-    def _occupied(self, pools: PoolReadings, spare: F64) -> F64:
-        """[E, P] nodes that the bound pods would fill, with the spare ones that go with them."""
+    def _filled(self, pools: PoolReadings) -> F64:
+        """[E, P] nodes that the bound pods would fill."""
         cpu, memory = self._inventory.pool_cpu, self._inventory.pool_memory
         by_cpu = (pools.cpu - pools.free_cpu) / cpu
         by_memory = (pools.memory - pools.free_memory) / memory
-        nodes: F64 = np.maximum(by_cpu, by_memory) * (1.0 + spare)
+        nodes: F64 = np.maximum(by_cpu, by_memory)
         return nodes
 
     def _prepared(self, report: Report, outlook: Outlook) -> F64:
@@ -343,6 +356,11 @@ class Commander:
         by_memory = self._inventory.pool_memory / np.maximum(per_core, _LEAST)[..., None]
         cores: F64 = np.minimum(self._inventory.pool_cpu.astype(np.float64), by_memory)
         return cores
+
+
+def _whole(nodes: F64) -> I32:
+    whole: I32 = np.ceil(nodes - _LEAST).astype(np.int32)
+    return whole
 
 
 def _memory_per_core(inventory: Inventory) -> F64:

@@ -52,3 +52,12 @@ class CountsOverruns(Protocol):
     def overruns(self, state: Any) -> I32:
         """[E] so far; 0 unless a rule is broken."""
         ...
+
+
+@runtime_checkable
+class Insures(Protocol):
+    """A controller that keeps nodes for the loss of a zone."""
+
+    def insured(self, state: Any) -> I32:
+        """[E, P] nodes of the present ones that would not be kept without insurance."""
+        ...

@@ -83,7 +83,7 @@ def usable_directive(directive: Directive, level: I8) -> Directive:
     without = level >= _REACTIVE
     if not without.any():
         return directive
-    headroom = np.where(without, 0.0, directive.budget.headroom)
+    headroom = np.where(without, directive.budget.insured, directive.budget.headroom)
     return directive._replace(
         budget=directive.budget._replace(headroom=headroom),
         growth=np.where(without, 1.0, directive.growth),

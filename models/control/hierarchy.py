@@ -155,6 +155,10 @@ class Heuristic:
         """[E] increases beyond a budget so far."""
         return state.soldiers.overruns.copy()
 
+    def insured(self, state: HeuristicState) -> I32:
+        """[E, P] nodes that would not be kept without insurance."""
+        return state.decision.insured
+
     def _plan_for(self, observation: Observation) -> Plan:
         """The buffer of the plan, allocated again when the number of environments changes."""
         environments, apps = observation.missing.shape

@@ -216,6 +216,7 @@ def directive_of(granted: BudgetGranted | None, apps: DeclaredApps) -> Directive
         "floor": granted.floor_cores,
         "urgency": granted.urgency,
         "headroom": granted.headroom - granted.headroom_cut,
+        "insured": granted.insured_headroom,
     }
     columns: dict[str, Any] = {
         name: _with_column(getattr(budget, name), domain, min(value, _MOST))

@@ -55,7 +55,7 @@ from services.commander.advice import (
     with_policy,
 )
 from services.commander.metrics import IMPLAUSIBLE
-from services.commander.reasons import reasons_of
+from services.commander.reasons import insurance_reasons, reasons_of
 from services.commander.state import CommanderState, known_tick, name_of, with_newest
 from services.commander.transition import snapshot_of, transition
 
@@ -66,6 +66,7 @@ _PER_DOMAIN: Final = {
     "overdraft_cores": "overdraft",
     "floor_cores": "floor",
     "urgency": "urgency",
+    "insured_headroom": "insured",
 }
 """Fields of the event that differ by domain, and those of the budget."""
 _URGENCIES: Final = NodesByUrgency.__struct_fields__
@@ -401,6 +402,8 @@ class CommanderHandler(Handler[CommanderState]):
     ) -> CapacityRequested:
         epoch, pool = int(decision.directive.budget.epoch[0]), self._pools[index]
         nodes = zip(_URGENCIES, decision.nodes[0, index].tolist(), strict=True)
+        insured = int(decision.insured[0, index])
+        per_hour = insured * float(self._inventory.pool_price[index])
         return CapacityRequested(
             tick=tick,
             time=cause.time,
@@ -410,6 +413,9 @@ class CommanderHandler(Handler[CommanderState]):
             valid_until_tick=tick + VALID_MIN * self._per_minute,
             nodes=NodesByUrgency(**dict(nodes)),
             min_nodes=int(decision.keep[0, index]),
+            insured_nodes=insured,
+            insured_per_hour=per_hour,
+            reasons=insurance_reasons(insured, per_hour),
             decision_id=decision_id(pool, tick, epoch),
             versions={"policy": POLICY},
         )

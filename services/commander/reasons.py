@@ -16,7 +16,8 @@ def reasons_of(index: int, decision: CommanderDecision, report: Report, level: L
     cores, held = float(budget.cores[0, index]), float(report.held[0, index])
     wanted, distress = float(report.wanted[0, index]), float(report.distress[0, index])
     growth, release = float(directive.growth[0, index]), float(directive.release[0, index])
-    headroom = float(budget.headroom[0, index])
+    insured = float(budget.insured[0, index])
+    headroom = float(budget.headroom[0, index]) - insured
     reasons = []
     if release > 0:
         reasons.append(f"releasing {release:.0f} cores to higher-need domains")
@@ -28,9 +29,18 @@ def reasons_of(index: int, decision: CommanderDecision, report: Report, level: L
         reasons.append(f"wants {wanted:.0f} cores, budget is {cores:.0f}")
     if headroom > _NOTABLE:
         reasons.append(f"{headroom:.0%} headroom for surges")
+    if insured > _NOTABLE:
+        reasons.append(f"{insured:.0%} more to carry the loss of a zone")
     if not reasons:
         reasons.append(f"holds {held:.0f} of {cores:.0f} cores, needs no more")
     return [*_fallback(level), *reasons]
+
+
+def insurance_reasons(nodes: int, per_hour: float) -> list[str]:
+    """Why a pool keeps nodes that nothing else needs."""
+    if nodes == 0:
+        return []
+    return [f"{nodes} nodes are kept to carry the loss of a zone, for {per_hour:.2f} per hour"]
 
 
 def _fallback(level: Level) -> list[str]:

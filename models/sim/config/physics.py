@@ -406,6 +406,7 @@ def _pair(entry: CallGuard | Call) -> tuple[str, str]:
 
 def _check_physics(cluster: SimCluster) -> None:
     physics = cluster.physics
+    _check_zones(cluster)
     _check_entries("domains", cluster.domain_names, physics.domains)
     _check_entries("pools", cluster.pool_names, physics.pools)
     for domain in cluster.domains:
@@ -423,6 +424,20 @@ def _check_physics(cluster: SimCluster) -> None:
     if abs(pods - 1) > 1e-6:
         raise ValueError(f"domains: expected pod_share to sum to 1, got {pods:g}")
     _check_times(cluster)
+
+
+def _check_zones(cluster: SimCluster) -> None:
+    """Domains insure against the loss of a zone as large as the one that is lost, or larger."""
+    insured = {
+        name for domain in cluster.domains if domain.survive == "zone" for name in domain.pools
+    }
+    zones = len(cluster.physics.zones)
+    for pool in cluster.pools:
+        if pool.name in insured and pool.zones > zones:
+            raise ValueError(
+                f"zones: expected at least {pool.zones}, as in pools.{pool.name} of the cluster "
+                f"file, got {zones}"
+            )
 
 
 def _check_entries(section: str, expected: tuple[str, ...], found: dict[str, Any]) -> None:

@@ -123,7 +123,7 @@ def _pools(
     rng: np.random.Generator, count: int, example: SimCluster
 ) -> tuple[list[tuple[str, ...]], tuple[Pool, ...], dict[str, PoolPhysics]]:
     """Pools by domain, preferred first: of one's own, with neighbours, and shared by all."""
-    machines = [machine.name for machine in example.machines]
+    machines, zones = [m.name for m in example.machines], len(example.physics.zones)
     names: list[str] = []
     for index in range(count):
         with_neighbour = index > 0 and rng.random() < 0.3
@@ -131,7 +131,8 @@ def _pools(
     shared = bool(rng.random() < 0.8)
     distinct = list(dict.fromkeys(names))
     pools = [
-        Pool(name=n, machine=str(rng.choice(machines)), markets=_markets(rng)) for n in distinct
+        Pool(name=n, machine=str(rng.choice(machines)), zones=zones, markets=_markets(rng))
+        for n in distinct
     ]
     physics = {
         name: PoolPhysics(
@@ -141,7 +142,8 @@ def _pools(
         for name in distinct
     }
     if shared:
-        pools.append(Pool(name="shared", machine=str(rng.choice(machines)), markets=_markets(rng)))
+        machine = str(rng.choice(machines))
+        pools.append(Pool(name="shared", machine=machine, zones=zones, markets=_markets(rng)))
         share = round(float(rng.uniform(0.05, 0.25)), 3)
         physics["shared"] = PoolPhysics(headroom=0.08, max_nodes=2.0, pod_share=share)
     own: list[tuple[str, ...]] = [(name, "shared") if shared else (name,) for name in names]

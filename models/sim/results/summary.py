@@ -52,6 +52,9 @@ class Decisions(NamedTuple):
     """[E] planned decreases, per app and dimension, in ticks without a sample of that app."""
     budget_overruns: I64 | None = None
     """[E] increases beyond a budget; None if the controller has no budgets."""
+    insured_node_ticks: I64 | None = None
+    """[E, P] nodes kept only for the loss of a zone, summed over ticks; None if the controller
+    knows no insurance."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +123,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     restarts: int
     """Containers that crashed or were OOM-killed."""
+    insurance_node_hours: float | None = None
+    """The part of the node-hours that only insures against the loss of a zone (`survive: zone`);
+    None if the controller knows no insurance."""
+    insurance_money: float | None = None
+    """The same at the declared price of each pool, whichever markets the nodes came from."""
 
 
 def summarise(world: World, controller: str, decisions: Decisions) -> list[Result]:
@@ -150,7 +158,8 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
     node_hours = float(totals[NODE_TICKS]) * tick_s / _HOUR_S
     # With the pods that still wait: otherwise pods that never get a node would improve the figure.
     waits = world.accounts.waits[e].sum(axis=0) + _still_waiting(world, e)
-    overruns = decisions.budget_overruns
+    overruns, insured = decisions.budget_overruns, decisions.insured_node_ticks
+    insured_hours = None if insured is None else insured[e] * tick_s / _HOUR_S
     return Result(
         scenario=world.scenario.name,
         controller=controller,
@@ -190,6 +199,10 @@ def _row(world: World, e: int, controller: str, decisions: Decisions) -> Result:
         evictions=int(totals[EVICTED]),
         preemptions=int(totals[PREEMPTED]),
         restarts=int(totals[CRASHED] + totals[OOM_KILLED]),
+        insurance_node_hours=None if insured_hours is None else float(insured_hours.sum()),
+        insurance_money=(
+            None if insured_hours is None else float(insured_hours @ world.inventory.pool_price)
+        ),
     )
 
 

@@ -23,7 +23,13 @@ from models.sim.results.summary import Result
 from services.cli.commands import examples
 from services.cli.comparison.report import write_report
 from services.cli.comparison.running import duration, run_jobs
-from services.cli.comparison.tables import FEW_SEEDS, READING, compact, pooled_tables
+from services.cli.comparison.tables import (
+    FEW_SEEDS,
+    READING,
+    compact,
+    insurance_table,
+    pooled_tables,
+)
 from services.cli.options import (
     ClusterOption,
     JsonOption,
@@ -159,6 +165,8 @@ def _show(console: Console, outcome: BenchmarkOutcome) -> None:
         console.print(table(*listing))
     for listing in pooled_tables(outcome.pooled, outcome.request.reference):
         console.print(table(*listing))
+    if insurance := insurance_table(outcome.rows):
+        console.print(table(*insurance))
     few = len(outcome.request.seeds) < FEW_SEEDS
     note = f"; with fewer than {FEW_SEEDS} seeds intervals are too narrow" if few else ""
     print_line(console, f"{READING}{note}")

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from models.compare.pooled import Pooled
 from models.compare.standings import Standing
+from models.sim.results.summary import Result
 from models.statistics import Interval
 
 UNKNOWN: Final = "-"
@@ -77,6 +78,20 @@ def pooled_tables(pooled: Sequence[Pooled], reference: str) -> list[Listing]:
         )
         for without in dict.fromkeys(row.without for row in pooled)
     ]
+
+
+def insurance_table(rows: Sequence[Result]) -> Listing | None:
+    """What surviving the loss of a zone costs; None where nothing is insured."""
+    found: list[tuple[str, ...]] = []
+    for name in dict.fromkeys(row.controller for row in rows):
+        own = [row for row in rows if row.controller == name]
+        hours = sum(row.insurance_node_hours or 0.0 for row in own)
+        money = sum(row.insurance_money or 0.0 for row in own)
+        if hours:
+            share = hours / sum(row.node_hours for row in own)
+            found.append((name, count(hours), f"{share:.1%}", count(money)))
+    columns = ("controller", "node-hours", "of all", "money")
+    return Listing("insurance against the loss of a zone", columns, found) if found else None
 
 
 def frontier_table(standings: Sequence[Standing]) -> Listing:

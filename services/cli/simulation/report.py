@@ -35,6 +35,7 @@ def figures(result: Result) -> list[tuple[str, str]]:
         ("PW, weighted by priority", f"{result.pw:,.1f}"),
         ("J = PW + node-hours", f"{result.objective:,.1f}"),
         ("node-hours", f"{result.node_hours:,.1f}"),
+        *_insurance(result),
         ("money", f"{result.money:,.0f} ({result.spend_cap_share:.1%} of the spend cap)"),
         ("p99 of a P0 app, mean", f"{result.latency_p99_ms:,.0f} ms"),
         ("CPU, memory in use", f"{result.cpu_utilisation:.1%}, {result.memory_utilisation:.1%}"),
@@ -56,6 +57,14 @@ def figures(result: Result) -> list[tuple[str, str]]:
         ("decreases on missing data", f"{result.missing_data_decreases:,}"),
         ("budget overruns", "no budgets" if overruns is None else f"{overruns:,}"),
     ]
+
+
+def _insurance(result: Result) -> list[tuple[str, str]]:
+    """Only where something is insured: a line of zeros would puzzle everyone else."""
+    if not result.insurance_node_hours:
+        return []
+    hours, money = result.insurance_node_hours, result.insurance_money or 0.0
+    return [("of these, to survive a zone", f"{hours:,.1f} ({money:,.0f} of the money)")]
 
 
 def _p3_share(result: Result, share: float) -> str:

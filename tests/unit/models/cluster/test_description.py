@@ -111,12 +111,24 @@ def test_a_missing_field_is_named() -> None:
         (("domains", 0, "name"), "fraud", "domains: expected distinct names, found fraud twice"),
         (("tick_seconds",), 7, "tick_seconds: expected a divisor of 60, got 7"),
         (("domains", 0, "floor_share"), 0.9, "domains: expected floor_share to sum to at most 1"),
+        (("domains", 0, "survive"), "region", "domains[0].survive: expected one of none, zone"),
     ],
 )
 def test_contradicting_fields_are_refused(
     steps: tuple[Step, ...], value: object, expected: str
 ) -> None:
     assert error_after(put(value, *steps)).startswith(f"my.yaml: {expected}")
+
+
+def test_a_domain_survives_a_zone_only_where_all_of_its_pools_have_several() -> None:
+    def change(tree: Any) -> None:
+        tree["domains"][0]["survive"] = "zone"
+        del tree["pools"][0]["zones"]
+
+    assert error_after(change) == (
+        "my.yaml: domains.payments.survive: expected pools.payments in at least 2 zones, got 1; "
+        "nothing survives the loss of the only one"
+    )
 
 
 @pytest.mark.parametrize(

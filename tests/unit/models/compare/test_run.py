@@ -7,7 +7,9 @@ import pytest
 from models.baselines.hpa.simulated import hpa_of
 from models.cluster import rows
 from models.cluster.observation import Pipeline
+from models.compare.ablation import heuristic_of
 from models.compare.run import missing_data_decreases, run, without_sample
+from models.control.tuned import tuned_parameters
 from models.sim.accounting import ARRIVED, NODE_TICKS, VIOLATED
 from models.sim.config.events import Deploy, Inventory, MetricsOutage, Target, Traffic
 from models.sim.config.physics import load_sim_cluster, with_apps
@@ -15,6 +17,7 @@ from models.sim.config.scenario import Scenario
 from models.sim.population.generate import generate
 from models.sim.results.recording import Recorder
 from models.sim.results.spans import event_spans
+from models.sim.results.summary import summarise
 from models.sim.world import World
 
 SPIKE = Traffic(
@@ -110,3 +113,29 @@ def test_decreases_without_a_sample_are_counted_per_app_and_dimension() -> None:
     assert missing_data_decreases(observation, plan, blind).tolist() == [0, 3]
     plan.replicas[:] = observation.status[:, rows.REPLICAS] + 1
     assert missing_data_decreases(observation, plan, blind).tolist() == [0, 1]
+
+
+def test_the_price_of_insurance_is_counted_apart_and_only_where_something_is_insured() -> None:
+    scenario = Scenario(
+        name="quiet", shows="Nothing.", start="Mon 10:00", length_minutes=20, warmup_minutes=5
+    )
+    plain = with_apps(load_sim_cluster(), 155)
+    first, *others = plain.domains
+    insured = msgspec.structs.replace(
+        plain, domains=(msgspec.structs.replace(first, survive="zone"), *others)
+    )
+    rows = {}
+    for name, cluster in (("none", plain), ("zone", insured)):
+        world = World(cluster, scenario, [0])
+        decisions = run(world, heuristic_of(world, tuned_parameters()))
+        (rows[name],) = summarise(world, name, decisions)
+    assert (rows["none"].insurance_node_hours, rows["none"].insurance_money) == (0.0, 0.0)
+    hours, money = rows["zone"].insurance_node_hours, rows["zone"].insurance_money
+    assert hours is not None
+    assert money is not None
+    assert 0.0 < hours < rows["zone"].node_hours
+    assert 0.0 < money < rows["zone"].money
+    assert rows["zone"].node_hours > rows["none"].node_hours
+    world = World(plain, scenario, [0])
+    (hpa,) = summarise(world, "hpa", run(world, hpa_of(world)))
+    assert hpa.insurance_node_hours is None

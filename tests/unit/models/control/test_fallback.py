@@ -86,11 +86,14 @@ def test_below_heuristic_a_domain_has_no_forecast_and_the_others_have(level: Lev
     decided = state.decision.directive
     growing = decided._replace(
         growth=np.full((1, DOMAINS), 2.0),
-        budget=decided.budget._replace(headroom=np.full((1, DOMAINS), 0.1)),
+        budget=decided.budget._replace(
+            headroom=np.full((1, DOMAINS), 0.1), insured=np.full((1, DOMAINS), 0.04)
+        ),
     )
     found = usable_directive(growing, at(level))
     assert found.growth[0].tolist() == np.where(FIRST, 1.0, 2.0).tolist()
-    assert found.budget.headroom[0].tolist() == np.where(FIRST, 0.0, 0.1).tolist()
+    # Insurance against the loss of a zone is no forecast.
+    assert found.budget.headroom[0].tolist() == np.where(FIRST, 0.04, 0.1).tolist()
 
 
 def plans(level: Level, factor: float | None, residual: Residual | None) -> list[Plan]:

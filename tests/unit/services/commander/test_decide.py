@@ -326,3 +326,34 @@ def test_implausible_inputs_are_counted() -> None:
     count(plain)
     labels = {"domain": "payments"}
     assert telemetry.registry.get_sample_value("hirl_implausible_inputs_total", labels) == 1
+
+
+def test_insurance_shows_in_budgets_requests_and_metrics_with_its_price_and_reason() -> None:
+    first, *others = CLUSTER.domains
+    insured = msgspec.structs.replace(
+        CLUSTER,
+        domains=(msgspec.structs.replace(first, survive="zone"), *others),
+        pools=tuple(msgspec.structs.replace(pool, zones=3) for pool in CLUSTER.pools),
+    )
+    parameters = tuned_parameters()._replace(node_spare=0.0)
+    bus, telemetry = MemoryBus(ManualClock(1000.0)), Telemetry("commander", ManualClock())
+    handler = CommanderHandler(insured, parameters, GRACE_S)
+    bus.add(lambda: Service(handler, observe=lambda _: Metrics(telemetry)))
+    publish_minute(bus, 6, held=1000.0)
+    budget, *rest = budgets(bus)
+    assert budget.insured_headroom > 0.0
+    assert budget.headroom >= budget.insured_headroom
+    assert any("to carry the loss of a zone" in reason for reason in budget.reasons)
+    assert {other.insured_headroom for other in rest} == {0.0}
+    requests = bus.events(CapacityRequested)
+    prices = {request.pool: request.insured_per_hour for request in requests}
+    paid = [request for request in requests if request.insured_nodes]
+    assert {request.pool for request in paid} <= set(first.pools)
+    assert paid
+    for request in paid:
+        assert request.insured_nodes <= request.min_nodes
+        assert request.insured_per_hour > 0.0
+        assert f"{request.insured_nodes} nodes" in request.reasons[0]
+    for pool, price in prices.items():
+        found = telemetry.registry.get_sample_value("hirl_insured_per_hour", {"pool": pool})
+        assert found == price

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from models.cluster import rows
 from models.inputs.errors import InputError
 from models.inputs.yamlfile import read
-from models.sim.config.physics import EXAMPLE_PHYSICS, load_sim_cluster, with_apps
+from models.sim.config.physics import EXAMPLE_PHYSICS, load_sim_cluster, with_apps, with_physics
 from models.sim.config.scenario import load_scenario
 from models.sim.world import World
 
@@ -115,3 +116,12 @@ def test_an_operators_own_cluster_can_be_simulated() -> None:
     world.step(world.hold())
     assert world.tick == 1
     assert (world.state.status[0, rows.READY] > 0).all()
+
+
+def test_insurance_expects_zones_no_smaller_than_the_simulated_ones() -> None:
+    cluster = load_sim_cluster()
+    first, *others = cluster.domains
+    insured = replace(cluster, domains=(replace(first, survive="zone"), *others))
+    assert with_physics(cluster, zones=("a", "b")).physics.zones == ("a", "b")
+    with pytest.raises(ValueError, match=r"zones: expected at least 3, as in pools\.payments"):
+        with_physics(insured, zones=("a", "b"))

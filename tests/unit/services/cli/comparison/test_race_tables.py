@@ -9,6 +9,7 @@ from rich.console import Console
 from models.cluster.description import PRIORITIES
 from models.sim.results.summary import Result
 from services.cli.comparison.race_tables import READING, final_table, winner
+from services.cli.comparison.tables import insurance_table
 
 WORDS = ("controller", "scenario", "violation_minutes", "budget_overruns")
 
@@ -78,3 +79,13 @@ def test_the_sentence_names_whoever_came_last() -> None:
 
 def test_one_controller_wins_nothing() -> None:
     assert winner(ROWS[:1]) == ""
+
+
+def test_insurance_has_a_table_with_its_share_only_where_something_is_insured() -> None:
+    assert insurance_table(ROWS) is None
+    paid = msgspec.structs.replace(
+        ROWS[0], node_hours=200.0, insurance_node_hours=10.0, insurance_money=27.0
+    )
+    found = insurance_table([paid, paid, ROWS[1]])
+    assert found is not None
+    assert found.rows == [("hpa-calibrated", "20", "5.0%", "54")]

@@ -89,6 +89,7 @@ def _learn_full_of(
         state.work[e],
         state.strained[e],
         state.peak[e],
+        state.in_time[e],
     )
     begin(known, declared.saturation[e % declared.saturation.shape[0]])
     # A tick that is observed again must not count twice.
@@ -100,6 +101,7 @@ def _learn_full_of(
         state.fresh[e],
         state.mean_rps[e],
         request,
+        state.in_flight[e],
         declared.per_target,
         declared.pace,
     )

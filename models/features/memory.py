@@ -66,12 +66,13 @@ class FeatureState(NamedTuple):
     restarts: I32
     """[E, S, A] restart counter at each tick of the window, modulo S."""
     declared: F32
-    """[E, A] and the next five: the fields of `saturation.Full`."""
+    """[E, A] and the next six: the fields of `saturation.Full`."""
     full_at: F32
     doubt: F32
     work: F32
     strained: I32
     peak: F32
+    in_time: F32
     spent: F64
     """[E] money since the memory began."""
     lasted: F64
@@ -100,6 +101,7 @@ def start_memory(observation: Observation, inventory: Inventory) -> FeatureState
         work=np.zeros((environments, apps), np.float32),
         strained=np.zeros((environments, apps), np.int32),
         peak=np.zeros((environments, apps), np.float32),
+        in_time=np.zeros((environments, apps), np.float32),
         spent=np.zeros(environments),
         lasted=np.zeros(environments),
     )

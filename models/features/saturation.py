@@ -1,10 +1,12 @@
 """At which CPU use the pods of an app are full, learned from what they do.
 
 Owners declare it, and are wrong by tens of percent. The declaration is where the estimate begins,
-with its doubt. Pods are never full below a use that they have shown for a while. And where requests
-wait while the CPU does not follow them, pods are as full as they get, whatever was declared.
+with its doubt. Pods are never full below a use that they have shown for a while. Where requests
+wait while the CPU does not follow them, pods are as full as they get, whatever was declared. And
+where usual requests are late at a use at which they never were in time, pods are full at that use.
+A slow callee shows at any use.
 
-Both are recursive estimates with a gain by their doubt, in relative terms. They need no memory but
+All are recursive estimates with a gain by their doubt, in relative terms. They need no memory but
 the last values. Without such evidence the estimate goes back to the declaration, within days. A new
 declaration starts anew. Missing samples change nothing.
 """
@@ -52,6 +54,14 @@ _WINDOW_S: Final = 60.0
 _CARRIED_S: Final = 30.0
 """How long pods have to use more than the estimate: one count of pods may be wrong. A whole window,
 or only samples without errors, lost much of what learning gains in a cascade."""
+_USUAL: Final = np.float32(0.3)
+"""Distance of the requests from their mean of minutes, relative to it, up to which they are as
+usual. In a surge an app may be late at its highest use because a callee is full."""
+_FEW: Final = np.float32(0.15)
+"""Pods in flight over measured ones up to which lateness shows full pods: new pods are slow, and
+lost ones leave the others full for a while."""
+_IN_TIME_STEP: Final = np.float32(0.3)
+"""Step towards a higher use at which requests were in time: one sample may be wrong."""
 _LEAST_RPS: Final = np.float32(1e-3)
 # float32, because a plain 0.0 in a kernel would turn the arithmetic around it into float64.
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -91,6 +101,9 @@ class Full(NamedTuple):
     peak: F32
     """Highest CPU use over request of the former ticks: when more pods come, the window still shows
     the strain for a while, at a use below the full one. Lowest of the latter."""
+    in_time: F32
+    """Highest CPU use over request at which requests were in time, of about a day; 0 before the
+    first."""
 
 
 def pace(tick_s: int) -> Pace:
@@ -128,6 +141,7 @@ def learn_full(
     fresh: I8,
     mean_rps: F32,
     request: I32,
+    in_flight: I32,
     per_target: F32,
     gain: Pace,
 ) -> None:
@@ -148,9 +162,14 @@ def learn_full(
         # Errors alone show nothing of these pods: a callee that fails fast saves them work.
         late = p99[app] * per_target[app] > _ONE
         lacking = now < (_ONE - _LACKING) * known.work[app]
+        usual = abs(rps[app] - mean_rps[app]) < _USUAL * mean_rps[app]
+        usual &= in_flight[app] < _FEW * pods[app]
+        above = (known.in_time[app] > _ZERO) & (use > known.in_time[app])
         plausible = use > _PLAUSIBLE * known.full_at[app]
         carried = use * (_ONE - _NOISE) > known.full_at[app]
-        _count(known, app, use, lacking & late & plausible, carried)
+        _count(known, app, use, (lacking | (usual & above)) & late & plausible, carried)
+        if not late:
+            _remember_in_time(known, app, use, gain.forgetting)
         if known.strained[app] >= gain.window:
             _correct(known, app, min(_MOST, known.peak[app]), _FULL_NOISE)
         elif known.strained[app] <= -gain.carried:
@@ -172,6 +191,13 @@ def _count(known: Full, app: int, use: np.float32, strained: bool, carried: bool
         known.peak[app] = min(peak, use) if ticks < 0 else use
     else:
         known.strained[app], known.peak[app] = 0, _ZERO
+
+
+@kernel
+def _remember_in_time(known: Full, app: int, use: np.float32, forgetting: np.float32) -> None:
+    before = known.in_time[app]
+    step = _IN_TIME_STEP if use > before else forgetting
+    known.in_time[app] = before + step * (use - before) if before > _ZERO else use
 
 
 @kernel

@@ -52,7 +52,7 @@ class DemandPlant(NamedTuple):
         for _ in range(ticks):
             learn_full(
                 self.known, self.sample, fresh, mean_rps, self.status[0, rows.CPU_REQUEST],
-                np.zeros(APPS, np.float32), pace(TICK_S),
+                np.zeros(APPS, np.int32), np.zeros(APPS, np.float32), pace(TICK_S),
             )  # fmt: skip
             pods, work = self.sample[None, rows.PODS], self.work[None]
             update_demand(self.demand, self.features, pods, work, self.status, self.gain)
@@ -73,7 +73,7 @@ def plant() -> DemandPlant:
     )
     sample = np.zeros((rows.SAMPLES, APPS), np.float32)
     sample[rows.PODS] = PODS
-    known = Full(*(np.zeros(APPS, kind) for kind in "ffffif"))
+    known = Full(*(np.zeros(APPS, kind) for kind in "ffffiff"))
     begin(known, np.ones(APPS, np.float32))
     features = np.zeros((1, APP.width, APPS), np.float32)
     return DemandPlant(features, sample, known, status, start_demand(blank), gains(0.35, TICK_S))

@@ -35,28 +35,31 @@ class Plant(NamedTuple):
         pods: int = PODS,
         mean_rps: float | None = None,
         cost: float = 1.0,
+        late: bool = False,
+        in_flight: int = 0,
     ) -> float:
         """The estimate after some ticks of these requests; full pods answer late.
 
-        `pods` were measured, and a request costs `cost` times its usual work.
+        `pods` were measured, `in_flight` more are not ready. A request costs `cost` times its
+        usual work. `late` answers are those of a callee.
         """
         offered, most = rps * SECONDS_PER_REQUEST * cost, self.truth * PODS
         lost = max(0.0, 1.0 - most / offered) if offered > 0 else 0.0
         sample = np.zeros((rows.SAMPLES, 1), np.float32)
         sample[rows.RPS], sample[rows.ERRORS] = rps, max(lost, errors)
         sample[rows.CPU], sample[rows.PODS] = min(offered, most), pods
-        sample[rows.P99] = 2.0 if lost > 0.0 else 0.5
+        sample[rows.P99] = 2.0 if late or lost > 0.0 else 0.5
         mean = np.array([rps if mean_rps is None else mean_rps], np.float32)
         for _ in range(ticks):
             learn_full(
                 self.known, sample, np.array([fresh], np.int8), mean, np.array([1000], np.int32),
-                np.ones(1, np.float32), pace(TICK_S),
+                np.array([in_flight], np.int32), np.ones(1, np.float32), pace(TICK_S),
             )  # fmt: skip
         return float(self.known.full_at[0])
 
 
 def _plant(declared: float, truth: float) -> Plant:
-    known = Full(*(np.zeros(1, kind) for kind in "ffffif"))
+    known = Full(*(np.zeros(1, kind) for kind in "ffffiff"))
     begin(known, np.array([declared], np.float32))
     plant = Plant(truth, known)
     plant.serve(2000.0, ticks=30)
@@ -77,6 +80,29 @@ def test_pods_that_lose_requests_below_the_declared_use_are_full() -> None:
     plant = _plant(0.9, 0.6)
     assert plant.serve(8000.0, ticks=18) == pytest.approx(0.6, rel=0.05)
     assert plant.known.doubt[0] < 0.5 * PRIOR
+
+
+def test_pods_that_are_late_at_a_use_that_they_never_carried_in_time_are_full() -> None:
+    plant = _plant(0.9, 0.7)
+    plant.serve(6800.0, ticks=30)
+    # Too little is lost for the work per request to show it.
+    assert plant.serve(7200.0, ticks=18) == pytest.approx(0.7, rel=0.05)
+
+
+def test_pods_that_are_late_at_a_use_that_they_carried_in_time_wait_for_a_callee() -> None:
+    plant = _plant(0.9, 0.9)
+    plant.serve(7000.0, ticks=30)
+    assert plant.serve(6800.0, ticks=60, late=True) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(("mean_rps", "in_flight"), [(4000.0, 0), (7000.0, 3)])
+def test_pods_that_are_late_in_a_surge_or_while_many_start_show_nothing(
+    mean_rps: float, in_flight: int
+) -> None:
+    plant = _plant(0.9, 0.9)
+    plant.serve(6800.0, ticks=30)
+    after = plant.serve(7000.0, ticks=60, late=True, mean_rps=mean_rps, in_flight=in_flight)
+    assert after == pytest.approx(0.9)
 
 
 def test_an_overload_of_less_than_the_window_is_not_believed() -> None:

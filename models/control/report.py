@@ -12,12 +12,20 @@ from models.features.sums import is_at_risk
 from models.features.table import APP
 from models.jit import kernel
 
+ABRUPT: Final = np.float32(-0.3)
+"""Traffic this far below its five-minute mean more likely fails to arrive than has gone. When it
+returns, it brings the retries of those who waited."""
 BEARABLE: Final = 0.85
 """Highest utilisation at which apps still keep their latency, with nothing to spare. Not tuned and
 not derived from the latency tables: chosen by hand."""
 
 _SLACK, _ERRORS, _SATURATION = APP.at("headroom"), APP.at("errors"), APP.at("saturation")
 _REQUESTS, _AGE = APP.at("rps"), APP.at("sample_age")
+_TREND, _MISSING = APP.at("rps_trend"), APP.at("missing")
+
+
+# A plain 0.0 in a kernel would turn the float32 arithmetic around it into float64.
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
 class Report(NamedTuple):
@@ -86,9 +94,21 @@ def sum_apps(
         # Ones and zeros: an app that never had a sample counts nowhere.
         sampled = 1.0 if features[_AGE, app] < unseen_s else 0.0
         risk = is_at_risk(features[_SLACK, app], features[_ERRORS, app], features[_SATURATION, app])
-        sums[_RPS, d] += sampled * features[_REQUESTS, app]
+        sums[_RPS, d] += sampled * _requests(features, app)
         sums[_AT_RISK, d] += sampled if risk else 0.0
         sums[_APPS, d] += sampled
+
+
+@kernel
+def _requests(features: F32, app: int) -> float:
+    """Requests per second of an app; their slow mean where the sample is missing or broke off.
+
+    Growth is the forecast over these requests. An exporter that breaks shows fewer and fewer of
+    them until it shows none, and the others would seem to grow by what it does not show.
+    """
+    rps, change = float(features[_REQUESTS, app]), features[_TREND, app]
+    doubtful = (features[_MISSING, app] != _ZERO) | (change < ABRUPT)
+    return rps / (1.0 + change) if doubtful & (-_ONE < change < _ZERO) else rps
 
 
 @kernel

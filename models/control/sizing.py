@@ -19,6 +19,7 @@ from models.cluster.arrays import F32, F64, I8, I32
 from models.cluster.plan import Reason
 from models.control.change_history import NO_APP, FirstSizes, Workspace
 from models.control.projection import MILLICORES
+from models.control.report import ABRUPT
 from models.control.safety import LARGEST_CPU, LARGEST_MEMORY, Apps, Wishes
 from models.features.table import APP
 from models.jit import kernel
@@ -37,9 +38,6 @@ _GIVEN_SHARE: Final = 0.1
 _TREND, _SATURATION = APP.at("rps_trend"), APP.at("saturation")
 _ERRORS, _MISSING = APP.at("errors"), APP.at("missing")
 _ACTIVE, _MEMORY_USE = APP.at("active"), APP.at("memory_use")
-_ABRUPT: Final = np.float32(-0.3)
-"""Traffic this far below its five-minute mean more likely fails to arrive than has gone. When it
-returns, it brings the retries of those who waited."""
 _FAILING: Final = np.float32(0.01)
 """Share of errors from which an app counts as failing."""
 _URGENT: Final = np.float32(0.25)
@@ -214,7 +212,7 @@ def is_steady(features: F32, app: int) -> bool:
     """
     valid = (features[_ACTIVE, app] != _ZERO) & (features[_MISSING, app] == _ZERO)
     valid = valid & (features[_ERRORS, app] <= _FAILING)
-    return bool(valid & (features[_TREND, app] > _ABRUPT))
+    return bool(valid & (features[_TREND, app] > ABRUPT))
 
 
 @kernel

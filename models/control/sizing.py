@@ -40,6 +40,12 @@ _ERRORS, _MISSING = APP.at("errors"), APP.at("missing")
 _ACTIVE, _MEMORY_USE = APP.at("active"), APP.at("memory_use")
 _FAILING: Final = np.float32(0.01)
 """Share of errors from which an app counts as failing."""
+_DYING: Final = np.float32(0.2)
+"""Restarts of five minutes per ready pod, and share of the replicas that is down, above which
+containers die again and again."""
+_MOST_REPLACED: Final = np.float32(1.5)
+"""Largest factor on the need of an app whose containers die: a release that never serves would
+otherwise take the room of others."""
 _URGENT: Final = np.float32(0.25)
 """Urgency from which a domain scales nothing in: by then it lacks capacity, has many pods without
 a node, or many apps at risk."""
@@ -129,7 +135,13 @@ def start_sizing_memory(environments: int, apps: int) -> SizingMemory:
 
 @kernel
 def compute_need(
-    apps: Apps, usual: F32, levels: NeedLevels, e: int, minute: int, memory: SizingMemory
+    apps: Apps,
+    usual: F32,
+    restarts: F32,
+    levels: NeedLevels,
+    e: int,
+    minute: int,
+    memory: SizingMemory,
 ) -> None:
     """Pods that each app needs now; keeps the highest need of the minute.
 
@@ -149,11 +161,27 @@ def compute_need(
     factor = levels.factor[e]
     for app in range(factor.size):
         need[app] *= factor[app]
+    _replace_failing(apps, restarts, need)
     # The slot still holds the minute that leaves the window; the first tick overwrites it.
     slot, first = memory.highest[e, minute % WINDOW_MIN], memory.minute[e] != minute
     for app in range(need.size):
         slot[app] = need[app] if first else max(slot[app], need[app])
     memory.minute[e] = minute
+
+
+@kernel
+def _replace_failing(apps: Apps, restarts: F32, need: F32) -> None:
+    """Raise the need of apps whose containers die again and again: some of them are always down.
+
+    The others carry their work meanwhile. More pods die as often, and more of them serve.
+    """
+    status = apps.status
+    for app in range(need.size):
+        replicas = np.float32(status[rows.REPLICAS, app])
+        # Those that start count as well: clusters do not tell them from those that restart.
+        up = np.float32(status[rows.READY, app] + status[rows.PENDING, app])
+        if (restarts[app] > _DYING) & (up < (_ONE - _DYING) * replicas):
+            need[app] *= min(_MOST_REPLACED, replicas / max(_ONE, up))
 
 
 @kernel

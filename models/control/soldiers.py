@@ -53,7 +53,7 @@ from models.features.table import APP
 from models.forecaster.port import ticks_per_minute
 from models.jit import kernel
 
-_MISSING, _RPS = APP.at("missing"), APP.at("rps")
+_MISSING, _RPS, _RESTARTS = APP.at("missing"), APP.at("rps"), APP.at("restarts")
 
 
 class SoldiersState(NamedTuple):
@@ -230,7 +230,7 @@ def _decide(
         # Sizes and order for all that follows; `give_way` and the rules share them.
         prepare_workspace(apps.status, apps.tick, inputs.may_hold[e], state.history.sizing[e], work)
         minute = apps.tick // constants.ticks_per_minute
-        compute_need(apps, usual, inputs.levels, e, minute, state.memory)
+        compute_need(apps, usual, features[_RESTARTS], inputs.levels, e, minute, state.memory)
         _wish(inputs, e, apps, state, constants, work, wishes, sums[e])
         most = constants.bounds.most
         serve_most_requests(wishes, apps, features[_RPS], most, work.size, work.limit, triage)

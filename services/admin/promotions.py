@@ -150,6 +150,8 @@ def _in_force(history: History, model: str) -> dict[str, Any]:
             "uri": present.uri,
             "sha256": present.sha256,
             "hold_at": present.hold_at,
+            # A service may read the newest record only: a return that it missed is still obeyed.
+            "status": present.status,
         }
     elif present is not None:
         # Ending a lock must not begin again what was taken back.

@@ -273,8 +273,8 @@ def _issue(order: Any, bootstrap: str | None, credentials: Path | None, json: Pa
         event = order(promotions.read_history(reader), author, reader)
     orders.publish(options, [event], promotions.SOURCE)
     what = "locked" if event.locked else "unlocked" if event.unlock else event.status
-    if event.status == "rolled-back":
-        what = event.status  # a lock that was there stays
+    if event.status == "rolled-back" != what:
+        what = f"{event.status} and {what}"
     plain_console().print(
         f"ordered: {event.model} {what} {event.version}, as {author.name}; "
         "hirl models history shows what services make of it"

@@ -6,8 +6,11 @@ import pytest
 
 from models.inputs.errors import InputError
 from models.registry.gate import Limits
+from models.registry.rollout import Ref, Rollout
+from models.registry.rollout import ordered as follow
 from schemas.model_judged import ModelJudged
 from schemas.model_promoted import GateLimits, ModelPromoted, ObjectiveWeights, RolloutRules
+from services._kit.models import order_of
 from services.admin.orders import Author
 from services.admin.promotions import (
     SHIPPED,
@@ -135,6 +138,21 @@ def test_ending_a_lock_does_not_begin_again_what_was_taken_back() -> None:
     assert with_lock(later, "forecaster", MIRA, "over", 0.0, locked=False).sha256 == A
     nothing = History((ordered(),), (taken_back(""),))
     assert with_lock(nothing, "forecaster", MIRA, "over", 0.0, locked=False).sha256 == ""
+
+
+def test_a_service_that_was_away_obeys_a_return_that_a_later_order_repeats() -> None:
+    """Of the orders it reads the newest one only, such as the lock after a rollback."""
+    for versions, target in (((A, B), A), ((B,), "")):
+        history = History((ordered(),), served(*versions))
+        returned = rollback(history, "forecaster", "", MIRA, "bad", 1.0)
+        history = History((*history.ordered, returned), history.judged)
+        for later in (
+            with_lock(history, "forecaster", MIRA, "incident", 2.0, locked=True),
+            with_rules(history, "forecaster", ["lock_ticks=6"], MIRA, "incident", 2.0),
+        ):
+            before = Rollout(order="earlier", incumbent=Ref("tft/b", B))
+            after, _ = follow(before, order_of(later), 5)
+            assert ("" if after.incumbent is None else after.incumbent.sha256) == target
 
 
 def test_changed_rules_change_nothing_else_and_stay_in_later_orders() -> None:

@@ -75,8 +75,10 @@ def _granted(
     """Nodes to add by pool, and those that are cut by pool and reason."""
     granted, cut = dict.fromkeys(valid, 0), dict[str, dict[str, int]]()
     left = limits.per_minute
+    # Without the nodes that a request itself has made by now: it is not cut because they come.
     money = limits.spend_per_hour - sum(
-        _coming(pool) * pool.price_per_hour for pool in pools.values()
+        (valid[name].existing if name in valid else _coming(pool)) * pool.price_per_hour
+        for name, pool in pools.items()
     )
     for urgency in URGENCIES:
         for name in sorted(valid):

@@ -62,6 +62,13 @@ def test_the_spend_cap_and_the_quota_cut_and_say_so() -> None:
     assert (found["b"].nodes, found["b"].cut) == (6, {"spend-cap": 3})
 
 
+def test_nodes_that_a_request_has_made_do_not_use_up_its_spend_cap() -> None:
+    request = {"a": standing("a", keep=4, existing=4, critical=4)}
+    for ready in (4, 6, 8):
+        found = targets(request, {"a": pool("a", ready=ready)}, Limits(1000, 9.0), 3, 0.0)
+        assert found["a"].nodes == 8, f"{ready} ready"
+
+
 def test_a_request_stands_for_its_validity_in_events_and_in_wall_time() -> None:
     requests = [standing("a", critical=1)]
     assert nodes(requests, tick=6, now=70.0)["a"] == 5
@@ -87,5 +94,12 @@ def test_no_limit_is_exceeded(wanted: list[tuple[int, ...]], per_minute: int, ca
     }
     assert all(found[name].nodes <= pools[name].quota for name in pools)
     assert sum(added.values()) <= per_minute
-    spent = sum(pools[name].price_per_hour * (pools[name].ready + n) for name, n in added.items())
-    assert spent <= max(cap, 4 * 1.0 + 4 * 2.5) + 1e-9
+    price = {name: one.price_per_hour for name, one in pools.items()}
+    before = sum(price[name] * one.existing for name, one in requests.items())
+    # What a pool keeps anyway, even beyond what it had, is not added.
+    more = sum(
+        price[name] * (found[name].nodes - one.existing)
+        for name, one in requests.items()
+        if added[name]
+    )
+    assert before + more <= max(cap, before) + 1e-9

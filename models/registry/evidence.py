@@ -66,8 +66,37 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 def read_evidence(file: Path) -> Evidence:
     """The evidence of a file; raises InputError if it is none."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Evidence)
+        found = msgspec.json.decode(file.read_bytes(), type=Evidence)
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{file}: {error}") from None
+    _check_runs(found, str(file))
+    return found
+
+
+def _check_runs(evidence: Evidence, where: str) -> None:
+    """Refuse tables that are no pairs of figures, and figures of different scenarios."""
+    runs = {
+        name: found
+        for name in ("objective", "equal_cost", "p0_minutes")
+        if (found := getattr(evidence, name)) is not None
+    }
+    for name, one in runs.items():
+        rows = (*one.candidate, *one.incumbent)
+        seeds = {len(row) for row in rows}
+        if (
+            len(one.scenarios) != len(one.candidate)
+            or len(one.scenarios) != len(one.incumbent)
+            or len(seeds) != 1
+            or 0 in seeds
+        ):
+            raise InputError(
+                f"{where}: {name}: expected a row for each scenario in candidate and incumbent, "
+                "with a figure for each seed"
+            )
+        if len(set(one.scenarios)) != len(one.scenarios):
+            raise InputError(f"{where}: {name}: names a scenario twice")
+    if len({frozenset(one.scenarios) for one in runs.values()}) > 1:
+        # A gain in some scenarios does not excuse a loss of P0 in others that are left out.
+        raise InputError(f"{where}: {', '.join(runs)}: expected the same scenarios in all of them")

@@ -305,9 +305,12 @@ class CommanderHandler(Handler[CommanderState]):
             )
             at_risk = asked[2].at_risk[0] / np.maximum(asked[2].apps[0], 1.0)
             risk = {"ids": self._domains, "risk": at_risk.tolist(), "chance": A_PART}
-            # Nothing of it was applied in shadow, so it has spent nothing.
-            spending = spending if deciding.applied.any() else ""
-            sample = sample._replace(**risk, fault=sample.fault or drifted or spending)
+            sample = sample._replace(**risk, fault=sample.fault or drifted)
+            if deciding.applied.any():
+                sample = sample._replace(fault=sample.fault or spending)
+            elif deciding.incumbent is not None:
+                # Nothing of the candidate was applied in shadow, so it has spent nothing.
+                problem = problem or spending
         elif deciding.incumbent is not None:
             problem = problem or drifted or spending
         tick, time = int(asked[0][0]), cause.time

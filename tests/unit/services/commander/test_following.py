@@ -216,6 +216,25 @@ def test_a_policy_is_taken_back_before_the_mean_cost_reaches_the_spend_cap(
     assert place.advised(last + 2) == [""] * len(DOMAINS)
 
 
+def test_a_policy_near_the_spend_cap_is_taken_back_though_another_one_waits_in_shadow(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.minutes(1, 11)
+    name = place.promote(commander_files(commander_network(headroom=0.99)))
+    place.minutes(12, 17)
+    place.promote(commander_files(commander_network(headroom=0.98)), hold_at="shadow")
+    place.minutes(18, 19)
+    assert place.phases[-1] == "shadow"
+    assert place.advised(19) == [name] * len(DOMAINS)
+    monkeypatch.setattr("services.commander.decide.over_cap", lambda *_: "near the spend cap")
+    place.minutes(20, 21)
+    event = place.bus.events(ModelJudged)[-1]
+    assert (event.phase, event.version, event.reason) == (
+        "rolled-back", name, "near the spend cap"
+    )  # fmt: skip
+    assert place.advised(21) == [""] * len(DOMAINS)
+
+
 def test_the_mean_cost_is_judged_over_minutes_and_not_by_one() -> None:
     assert over_cap([1000.0] * 9, 1000.0, 0.96) == ""
     assert over_cap([900.0] * 30 + [1500.0], 1000.0, 0.96) == ""

@@ -70,3 +70,6 @@ class ScalePlanned(TickEvent, frozen=True, kw_only=True):
     versions: Annotated[
         dict[str, str], about("Version of each model and rule set behind the decision.")
     ] = {}
+    fallback_reason: Annotated[
+        str, about("Why a promoted policy does not advise; empty if it does, or if there is none.")
+    ] = ""

@@ -156,6 +156,13 @@ class Rollout:
     tick: int = field(default=-1)
     """Of the last decision."""
 
+    @property
+    def unavailable(self) -> str:
+        """Why the incumbent does not decide, in words; empty if it does, or if there is none."""
+        if self.incumbent is None or not self.fallback_reason:
+            return ""
+        return f"{self.incumbent.name} does not advise: {self.fallback_reason}"
+
     def needed(self) -> tuple[Ref, ...]:
         """Versions that have to be open."""
         refs = (self.incumbent, self.previous, self.candidate)

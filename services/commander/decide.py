@@ -21,7 +21,7 @@ from models.features.pools import PoolReadings
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, ticks_per_minute
 from models.registry.burn import A_PART
 from models.registry.drift import problem as drift_problem
-from models.registry.rollout import Rollout, Rules
+from models.registry.rollout import Rules
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
@@ -266,7 +266,7 @@ class CommanderHandler(Handler[CommanderState]):
                     state.doubts.get(domain, ()),
                     levels[index],
                     "" if advice is None else advice.names[index],
-                    _unadvised(state.rollout),
+                    state.rollout.unavailable,
                 )
                 for index, domain in enumerate(self._domains)
                 if self._has_reported(domain, tick, state)
@@ -364,7 +364,7 @@ class CommanderHandler(Handler[CommanderState]):
         doubts: Sequence[str],
         level: Level,
         policy: str,
-        unadvised: Sequence[str],
+        unavailable: str,
     ) -> BudgetGranted:
         budget, domain = decision.directive.budget, self._domains[index]
         epoch, headroom = int(budget.epoch[0]), float(budget.headroom[0, index])
@@ -392,7 +392,7 @@ class CommanderHandler(Handler[CommanderState]):
             spend_left=float(decision.spend_left[0]),
             reasons=[
                 *(IMPLAUSIBLE + one for one in doubts),
-                *unadvised,
+                *([unavailable] if unavailable else []),
                 *reasons_of(index, decision, report, level),
             ],
             versions=with_policy(versions_at(level), policy, level),
@@ -422,11 +422,3 @@ class CommanderHandler(Handler[CommanderState]):
             decision_id=decision_id(pool, tick, epoch),
             versions={"policy": POLICY},
         )
-
-
-def _unadvised(rollout: Rollout) -> tuple[str, ...]:
-    """Why a promoted policy does not advise."""
-    incumbent = rollout.incumbent
-    if incumbent is None or not rollout.fallback_reason:
-        return ()
-    return (f"{incumbent.name} does not advise: {rollout.fallback_reason}",)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from models.cluster import rows
@@ -321,6 +322,7 @@ class SoldierHandler(Handler[SoldierState]):
                 beside = beside_heuristic(ours, imagined(None), status, signals.load, weight)
         plan, report = planned_with(factors, memory)
         planned = _planned(frame, status, plan, report, memory, domain, budget, versions)
+        planned = msgspec.structs.replace(planned, fallback_reason=state.rollout.unavailable)
         # The kernels have updated `memory` in place; it is the copy that the next tick starts from.
         state = _closed(frame.tick, replace(state, names=names, memory=memory))
         if not begins:

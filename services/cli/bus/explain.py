@@ -267,6 +267,8 @@ def _planned(found: "Evidence") -> Iterator[str]:
     yield f"{plan.changes} of {len(plan.apps)} apps of the domain change in this tick"
     if advised := _policies(plan.versions):
         yield f"advised by {advised}"
+    if plan.fallback_reason:
+        yield f"the heuristic alone: {plan.fallback_reason}"
     if level := plan.versions.get("level"):
         yield f"decided at most by {level}: {_LEVELS.get(level, level)}"
 

@@ -1,5 +1,6 @@
 """Soldiers follow promoted policies, agree on what they take back, and plan as in the simulator."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -261,6 +262,24 @@ def test_a_bad_policy_is_taken_back_before_anything_of_it_is_planned(
         for tick in range(2, 6):
             assert set(place.plan(domain, tick).versions) == {"policy"}
     assert any(reason in e.reason for e in place.bus.events(ModelJudged))
+
+
+def test_without_its_store_a_restarted_soldier_plans_by_the_heuristic_and_says_so(
+    tmp_path: Path,
+) -> None:
+    place, alone = Place(tmp_path / "a"), Place(tmp_path / "b")
+    name = place.promote(soldier_files(soldier_network(1.1)), status="rolled-back")
+    place.ticks(0, 3)
+    assert place.plan("data", 3).versions["soldier"] == name
+    assert place.plan("data", 3).fallback_reason == ""
+    shutil.rmtree(tmp_path / "a")
+    place.restart()
+    place.ticks(4, 6)
+    alone.ticks(0, 6)
+    plan = place.plan("data", 6)
+    assert "soldier" not in plan.versions
+    assert plan.fallback_reason.startswith(f"{name} does not advise: ")
+    assert plan.replicas == alone.plan("data", 6).replicas
 
 
 def test_features_that_are_not_those_of_training_take_a_policy_back_in_every_domain(

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from models.cluster.inventory import Inventory
 from models.control.hierarchy import Heuristic
 from models.control.parameters import Parts
 from models.control.residual import Advisers
@@ -55,15 +56,21 @@ def folders_of(parts: str) -> dict[str, Path]:
 
 def with_policies(folders: Mapping[str, Path], world: World) -> Heuristic:
     """The tuned heuristic with the policies in these folders, by kind."""
+    advisers = advisers_of(folders, world.inventory)
+    return Heuristic(world.inventory, world.layout.pools, tuned_parameters(), Parts(), advisers)
+
+
+def advisers_of(folders: Mapping[str, Path], inventory: Inventory) -> Advisers:
+    """The policies in these folders, by kind."""
+    if not folders:
+        return Advisers()
     try:
         # Imported here because it loads onnxruntime, which other entrants do not need.
         from models.policies.artefact import load_commander, load_soldier  # noqa: PLC0415
     except ImportError as error:
         raise InputError(f"policy: {error}; install the extra `serve`") from error
-    inventory = world.inventory
     commander, soldier = folders.get(COMMANDER), folders.get(SOLDIER)
-    advisers = Advisers(
+    return Advisers(
         None if commander is None else CommanderPolicy(inventory, load_commander(commander)),
         None if soldier is None else SoldierPolicy(inventory, load_soldier(soldier)),
     )
-    return Heuristic(inventory, world.layout.pools, tuned_parameters(), Parts(), advisers)

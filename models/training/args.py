@@ -95,6 +95,9 @@ class Args(NamedTuple):
     something is."""
     expectile: float = 0.5
     """Of the oracle's headroom given what a Commander sees; above a half, doubt is resolved up."""
+    beside: str = ""
+    """Folder of a policy of the other level, which stays as it is; empty: the heuristic. Levels
+    learn in turn: the one, then the other beside it, then the one again."""
     most_nodes: float | None = None
     """Cap on node-hours over the heuristic's, less one, that a price on them keeps a policy to; a
     policy beyond it is never the best one. None: J alone decides what nodes are worth."""
@@ -109,7 +112,7 @@ SOLDIER: Args = Args(
     minibatch=512,
     learning_rate=3e-4,
     hidden=32,
-    levers=("need", "cpu"),
+    levers=("need",),
 )
 """What a Soldier is trained with."""
 

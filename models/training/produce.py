@@ -8,7 +8,7 @@ import msgspec
 
 from models.compare.families import HEURISTIC, family_of
 from models.compare.provenance import family_code, physics_hash
-from models.policies.artefact import CARD, NETWORK, Card, identity
+from models.policies.artefact import CARD, COMMANDER, NETWORK, SOLDIER, Card, identity
 from models.policies.contract import VERSION
 from models.registry.drift import FEATURES, write_features
 from models.sim.config.physics import load_sim_cluster, with_apps
@@ -98,9 +98,11 @@ def tracks_of(args: Args, apps: int, seeds: tuple[int, ...], watch: Watch) -> li
         (drawn.cluster, drawn.scenario, seeds[:2], generate(drawn.cluster))
         for drawn in drawn_worlds(first, args.drawn, apps)
     ]
+    other = SOLDIER if args.agent == COMMANDER else COMMANDER
+    beside = {other: Path(args.beside)} if args.beside else {}
     tracks = []
     for world, scenario, chosen, apps_of_world in worlds:
-        tracks.append(Track(world, scenario, chosen, apps_of_world, args.forecast))
+        tracks.append(Track(world, scenario, chosen, apps_of_world, args.forecast, beside))
         watch.prepared(scenario.name)
     return tracks
 

@@ -4,7 +4,8 @@ A track is one scenario with all its seeds in one vectorised world. The plain he
 first; what every minute cost it is what policies are compared with.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from models.cluster import rows
 from models.cluster.arrays import F64, I32
 from models.cluster.inventory import Inventory
 from models.compare.families import HEURISTIC, family_of
+from models.compare.policies import advisers_of
 from models.compare.run import Run
 from models.control.budget import Directive
 from models.control.demand import AppSignals
@@ -31,6 +33,7 @@ from models.sim.config.scenario import Scenario
 from models.sim.world import World
 from models.training.reward import Costs
 
+_ALONE: Final[Mapping[str, Path]] = {}
 _HOUR_S: Final = 3600.0
 _LEAST: Final = 1e-9
 
@@ -64,7 +67,9 @@ class Track:
         seeds: Sequence[int],
         population: Population,
         forecast: str,
+        beside: Mapping[str, Path] = _ALONE,
     ) -> None:
+        """`beside` are folders of policies of the other level, by kind: they stay as they are."""
         scheduled = with_scheduling(cluster, family_of(HEURISTIC).scheduling)
         self.world = World(scheduled, scenario, seeds, population)
         self.inventory: Inventory = self.world.inventory
@@ -79,8 +84,9 @@ class Track:
         self._per_minute = ticks_per_minute(self.inventory.tick_s)
         while self.world.tick < self.world.timeline.warmup_ticks:
             self._run.step()
-        self._start = self._run.save()
+        self._start, self._beside = self._run.save(), Advisers()
         self.plain = self.play(Advisers())
+        self._beside = advisers_of(beside, self.inventory)
 
     @property
     def minutes(self) -> int:
@@ -89,9 +95,14 @@ class Track:
         return (timeline.total_ticks - timeline.warmup_ticks) // self._per_minute
 
     def play(self, advisers: Advisers) -> Costs:
-        """Play the accounted part once; what each minute cost."""
+        """Play the accounted part once; what each minute cost.
+
+        A level without an adviser is that beside, or the heuristic.
+        """
         self._run.restore(self._start)
-        self._switch.now = advisers
+        self._switch.now = Advisers(
+            advisers.commander or self._beside.commander, advisers.soldier or self._beside.soldier
+        )
         meter, minutes = _Meter(self.world), []
         for _ in range(self.minutes):
             for _ in range(self._per_minute):

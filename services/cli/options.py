@@ -33,6 +33,11 @@ def folder_of(path: Path) -> Path:
     return path
 
 
+def folder_if_given(path: Path | None) -> Path | None:
+    """The same for an option that may be left out."""
+    return None if path is None else folder_of(path)
+
+
 def writable_folder(path: Path) -> Path:
     """Check that files can be written into a folder; it can be created if it is missing."""
     _check_creatable(folder_of(path))

@@ -29,26 +29,24 @@ from services.cli.options import (
     ClusterOption,
     JsonOption,
     PhysicsOption,
-    folder_of,
+    folder_if_given,
     writable_file,
 )
 from services.cli.output import Cell, command_line, print_line, table, write_json
 
-
-def _folder(path: Path | None) -> Path | None:
-    return None if path is None else folder_of(path)
-
-
 CommanderOption = Annotated[
     Path | None,
     typer.Option(
-        "--commander", metavar="DIR", callback=_folder, help="Folder of a Commander's policy."
+        "--commander",
+        metavar="DIR",
+        callback=folder_if_given,
+        help="Folder of a Commander's policy.",
     ),
 ]
 SoldierOption = Annotated[
     Path | None,
     typer.Option(
-        "--soldier", metavar="DIR", callback=_folder, help="Folder of a Soldiers' policy."
+        "--soldier", metavar="DIR", callback=folder_if_given, help="Folder of a Soldiers' policy."
     ),
 ]
 ForecastOption = Annotated[

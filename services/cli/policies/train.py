@@ -16,7 +16,7 @@ from models.inputs.errors import InputError
 from models.policies.artefact import CARD, Card
 from models.training.args import SOLDIER, Args, with_settings
 from services.cli.commands import examples
-from services.cli.options import SeedOption, writable_file, writable_folder
+from services.cli.options import SeedOption, folder_if_given, writable_file, writable_folder
 from services.cli.output import command_line, print_line, progress, table
 
 if TYPE_CHECKING:
@@ -79,6 +79,15 @@ SetOption = Annotated[
         help="Change a setting of models/training/args.py, such as potential=0.1; may be repeated.",
     ),
 ]
+BesideOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--beside",
+        metavar="DIR",
+        callback=folder_if_given,
+        help="Folder of a policy of the other level, to learn beside; it stays as it is.",
+    ),
+]
 ResumeOption = Annotated[
     bool, typer.Option("--resume/--fresh", help=f"Resume from {CHECKPOINTS}, or start again.")
 ]
@@ -95,6 +104,7 @@ def commander(
     drawn: DrawnOption = _DEFAULTS.drawn,
     smaller: SmallerOption = None,
     most_nodes: NodesOption = None,
+    beside: BesideOption = None,
     changes: SetOption = None,
     out: OutOption = MODELS / "commander",
     resume: ResumeOption = True,
@@ -105,7 +115,9 @@ def commander(
     interruption; more --iterations go on from the last state. Writes network, card and curves.
     """
     args = _DEFAULTS._replace(seed=seed, apps=apps, iterations=iterations, most_nodes=most_nodes)
-    args = args._replace(drawn=drawn, smaller=tuple(smaller or ()))
+    args = args._replace(
+        drawn=drawn, smaller=tuple(smaller or ()), beside=str(beside) if beside else ""
+    )
     _train(with_settings(args, changes or ()), out, changes or [], resume=resume)
 
 
@@ -117,6 +129,7 @@ def soldier(
     drawn: DrawnOption = _DEFAULTS.drawn,
     smaller: SmallerOption = None,
     most_nodes: NodesOption = None,
+    beside: BesideOption = None,
     changes: SetOption = None,
     out: OutOption = MODELS / "soldier",
     resume: ResumeOption = True,
@@ -127,7 +140,9 @@ def soldier(
     of each app. Resumes and writes as `hirl train commander` does.
     """
     args = SOLDIER._replace(seed=seed, apps=apps, iterations=iterations, most_nodes=most_nodes)
-    args = args._replace(drawn=drawn, smaller=tuple(smaller or ()))
+    args = args._replace(
+        drawn=drawn, smaller=tuple(smaller or ()), beside=str(beside) if beside else ""
+    )
     _train(with_settings(args, changes or ()), out, changes or [], resume=resume)
 
 
@@ -189,6 +204,7 @@ def _command(args: Args, changes: list[str]) -> str:
     given = {
         "--seed": args.seed, "--apps": args.apps, "--iterations": args.iterations,
         "--drawn": args.drawn, "--most-nodes": args.most_nodes,
+        "--beside": args.beside or None,
     }  # fmt: skip
     more = [f"--smaller {apps}" for apps in args.smaller] + [f"--set {one}" for one in changes]
     return " ".join((command_line(f"hirl train {args.agent}", given), *more, "--fresh"))

@@ -17,6 +17,7 @@ from models.policies.contract import MEMBERS, OUTPUTS, SOLDIER_OUTPUTS
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer, factors_of, residual_of
 from models.policies.soldier_inputs import Apps, SoldierInputs
+from models.sim.accounting import OVERSPEND
 from tests.unit.models.control.control_helpers import (
     APPS,
     DOMAINS,
@@ -132,6 +133,7 @@ def test_random_and_broken_answers_cause_no_overrun() -> None:
             world.step(plan)
             left -= plan.replicas.size
         assert not controller.overruns(state).any()
+        assert (world.accounts.totals[:, OVERSPEND] == 0.0).all()
 
 
 def test_networks_that_answer_one_and_zero_are_the_heuristic_bit_for_bit() -> None:

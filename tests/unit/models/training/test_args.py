@@ -8,10 +8,11 @@ from models.training.args import SOLDIER, Args, with_settings
 
 def test_settings_of_the_run_and_of_the_weights_are_changed_by_name() -> None:
     found = with_settings(
-        SOLDIER, ["levers=need", "potential=0.1", "cusum=true", "smaller=60,100", "most_nodes=0"]
+        SOLDIER,
+        ["levers=need,cpu", "potential=0.1", "cusum=true", "smaller=60,100", "most_nodes=0"],
     )
     assert found == SOLDIER._replace(
-        levers=("need",), weights=SOLDIER.weights._replace(potential=0.1), cusum=True,
+        levers=("need", "cpu"), weights=SOLDIER.weights._replace(potential=0.1), cusum=True,
         smaller=(60, 100), most_nodes=0.0,
     )  # fmt: skip
     assert with_settings(Args(), []) == Args()

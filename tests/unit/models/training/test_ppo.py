@@ -26,6 +26,7 @@ from models.registry.manifest import SAMPLES
 from models.registry.session import open_session
 from models.sim.config.scenario import Scenario
 from models.training.args import SOLDIER, Args
+from tests.planted_models import soldier_network, trained_folder
 from tests.unit.models.control.control_helpers import CLUSTER, POPULATION, SPIKE
 
 torch = pytest.importorskip("torch", reason="training needs torch: run `make test-train`")
@@ -42,7 +43,9 @@ SCENARIO = Scenario(
     warmup_minutes=2, events=(SPIKE,),
 )  # fmt: skip
 TINY = Args(iterations=2, judge_every=1, epochs=2, minibatch=8, hidden=8, most_nodes=-0.5)
-TINY_SOLDIER = SOLDIER._replace(iterations=2, judge_every=1, epochs=1, minibatch=16, hidden=8)
+TINY_SOLDIER = SOLDIER._replace(
+    levers=("need", "cpu"), iterations=2, judge_every=1, epochs=1, minibatch=16, hidden=8
+)
 FIRST = msgspec.structs.fields(Iteration)[0].name
 
 
@@ -72,6 +75,17 @@ def test_a_track_that_is_played_again_costs_the_same(track: Track) -> None:
     for one, other in zip(again, track.plain, strict=True):
         np.testing.assert_array_equal(one, other)
     assert track.plain.nodes.min() > 0.0
+
+
+def test_a_policy_of_the_other_level_plays_beside_the_one_that_learns(
+    track: Track, tmp_path: Path
+) -> None:
+    folder = trained_folder(tmp_path, "soldier", soldier_network(1.2))
+    with_other = Track(CLUSTER, SCENARIO, (0, 1), POPULATION, "none", {"soldier": folder})
+    # The heuristic that rewards are paired with is alone.
+    np.testing.assert_array_equal(with_other.plain.nodes, track.plain.nodes)
+    np.testing.assert_array_equal(with_other.plain.held, track.plain.held)
+    assert with_other.play(Advisers()).held.sum() > track.plain.held.sum()
 
 
 @pytest.mark.parametrize("args", [TINY, TINY_SOLDIER], ids=["commander", "soldier"])

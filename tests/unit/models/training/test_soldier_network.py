@@ -17,7 +17,7 @@ from models.training.agents import Soldier, agent_of, one_hot  # noqa: E402
 from models.training.export import TOLERANCE, export  # noqa: E402
 from models.training.projection import project  # noqa: E402
 
-TINY = SOLDIER._replace(hidden=8)
+TINY = SOLDIER._replace(hidden=8, levers=("need", "cpu"))
 
 
 def inputs_of(rows: int, limit: float, seed: int = 0, feasible: float = 1.0) -> dict[str, Any]:

@@ -109,6 +109,9 @@ def _before(meta: ObjectMeta) -> tuple[int | None, str]:
     noted = meta.annotations.get(REPLICAS_BEFORE, "")
     if not (noted.isascii() and noted.isdigit()):
         return None, f"no {REPLICAS_BEFORE}: it was adopted before the policy that notes it"
+    if int(noted) == 0:
+        # It was started since: nobody wants it stopped again by an old number.
+        return None, "was stopped when it was adopted"
     return int(noted), "as before its adoption"
 
 

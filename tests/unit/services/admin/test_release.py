@@ -31,6 +31,7 @@ def workload(manager: str, noted: str | None) -> Typed:
     [
         (OURS, "4", False, 4),
         (OURS, "4", True, None),
+        (OURS, "0", False, None),
         (OURS, None, False, None),
         (OURS, "many", False, None),
         (OURS, "-4", False, None),

@@ -24,6 +24,12 @@ _MOST_AHEAD: Final = 60
 """Ticks that a request may be ahead of the pools, or valid beyond its own tick."""
 _MILLI: Final = 1000
 _MIB: Final = 1024
+_OTHER_SIZE: Final = 0.1
+"""Share by which nodes have to differ from those that chunks were cut for. Pools may have nodes of
+several sizes, and chunks of a new size replace all others at once."""
+
+Size = tuple[int, int]
+"""Allocatable millicores and MiB of a node."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,8 @@ class ProvisionerState:
     """Standing requests by pool."""
 
     standing: Mapping[str, Standing] = field(default_factory=dict)
+    sizes: Mapping[str, Size] = field(default_factory=dict)
+    """By pool, the size of a node that chunks are cut for."""
     next_at: Transient[float] = 0.0
     """By `Clock.now`: when to compare room and nodes again."""
 
@@ -100,33 +108,50 @@ class ProvisionerHandler(Handler[ProvisionerState]):
 
     def wanted(self, state: ProvisionerState, now: float) -> dict[str, Target]:
         """Targets of all pools at a wall time."""
-        tick = max((pool.tick for pool in self._pools.values()), default=0)
-        return targets(state.standing, self._pools, self._limits, tick, now)
+        return targets(state.standing, self._pools, self._limits, self._tick(), now)
+
+    def _tick(self) -> int:
+        """The tick of the pools; one whose record is wrong does not end every request."""
+        ticks = sorted(pool.tick for pool in self._pools.values())
+        return ticks[len(ticks) // 2] if ticks else 0
 
     def _hold(self, state: ProvisionerState, clock: Clock) -> Step[ProvisionerState]:
-        found = self.wanted(state, clock.date())
+        found, sizes = self.wanted(state, clock.date()), self._sizes(state)
         pools = {
             name: PoolWanted(
-                nodes=target.nodes,
-                node_cpu=round(self._pools[name].node_cores * _MILLI),
-                node_memory=round(self._pools[name].node_memory_gib * _MIB),
+                nodes=target.nodes, node_cpu=sizes[name][0], node_memory=sizes[name][1]
             )
             for name, target in found.items()
-            # Of a pool whose nodes have no known size no chunk can be cut.
-            if name in state.standing and self._pools[name].node_cores > 0
+            # Of a pool whose nodes never had a known size no chunk can be cut.
+            if name in state.standing and name in sizes
         }
-        state = replace(state, next_at=clock.now() + self._reconcile_s)
+        state = replace(state, sizes=sizes, next_at=clock.now() + self._reconcile_s)
         return Step(state, writes=[Hold(pools=pools)] if pools else [])
+
+    def _sizes(self, state: ProvisionerState) -> dict[str, Size]:
+        """Of the nodes now; a pool without nodes, or with hardly other ones, keeps its size."""
+        sizes = dict(state.sizes)
+        for name, pool in self._pools.items():
+            seen = round(pool.node_cores * _MILLI), round(pool.node_memory_gib * _MIB)
+            known = sizes.get(name)
+            if pool.node_cores > 0 and (known is None or _differ(seen, known)):
+                sizes[name] = seen
+        return sizes
 
     def _check(self, event: CapacityRequested) -> None:
         if event.pool not in self._known:
             raise Refused("unknown-pool", f"the cluster file has no pool {event.pool:.80}")
-        newest = max((pool.tick for pool in self._pools.values()), default=event.tick)
+        newest = self._tick() if self._pools else event.tick
         if event.tick > newest + _MOST_AHEAD:
             raise Refused("future", f"tick {event.tick} is ahead of the pools, at {newest}")
         if event.valid_until_tick > event.tick + _MOST_AHEAD:
             detail = f"expected at most {_MOST_AHEAD} ticks of validity"
             raise Refused("validity", f"{detail}, got {event.valid_until_tick - event.tick}")
+
+
+def _differ(seen: Size, known: Size) -> bool:
+    pairs = zip(seen, known, strict=True)
+    return any(abs(now - before) > _OTHER_SIZE * before for now, before in pairs)
 
 
 def _order(request: CapacityRequested) -> tuple[int, int]:

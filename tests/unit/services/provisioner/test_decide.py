@@ -44,9 +44,9 @@ class System:
         self.bus.add(lambda: Service(ProvisionerHandler(cluster, 1000, RECONCILE_S), self.room))
         self.observe(0)
 
-    def observe(self, tick: int, ready: int = 4) -> None:
+    def observe(self, tick: int, ready: int = 4, cores: float = 8.0) -> None:
         seen = [one for one in pools(tick) if isinstance(one, PoolObserved)]
-        counts = {"ready": ready, "booting": 0, "requested": 0, "quota": 50, "node_cores": 8.0}
+        counts = {"ready": ready, "booting": 0, "requested": 0, "quota": 50, "node_cores": cores}
         self.bus.publish(*(replace(one, **counts) for one in seen))
         self.bus.run()
 
@@ -101,6 +101,30 @@ def test_it_lets_go_when_the_validity_ends_in_events_or_by_the_clock() -> None:
             system.observe(VALID + 1)
             system.bus.advance(RECONCILE_S)
         assert system.room.nodes() == 0
+
+
+def test_one_pool_that_claims_a_far_tick_does_not_end_the_requests() -> None:
+    system = System()
+    assert system.request(0, 3) == 7
+    wrong = next(one for one in pools(8000) if isinstance(one, PoolObserved) and one.pool != POOL)
+    system.bus.publish(wrong)
+    system.bus.run()
+    system.bus.advance(RECONCILE_S)
+    assert system.room.nodes() == 7
+
+
+def test_chunks_keep_their_size_while_nodes_hardly_differ_or_are_gone() -> None:
+    """A new size replaces all chunks at once, and so gives up the room that they hold."""
+    system = System()
+    system.request(0, 3)
+    sizes = []
+    for ready, cores in ((5, 8.3), (0, 0.0), (4, 12.0)):
+        system.observe(1, ready, cores)
+        system.bus.kill("provisioner")
+        system.bus.start("provisioner")
+        system.bus.advance(RECONCILE_S)
+        sizes.append(system.room.asked[-1].pools[POOL].node_cpu)
+    assert sizes == [8000, 8000, 12000]
 
 
 @pytest.mark.parametrize(

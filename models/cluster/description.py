@@ -174,6 +174,22 @@ def load_cluster(file: Path | None = None) -> Cluster:
     return yamlfile.load(file or EXAMPLE_CLUSTER, Cluster)
 
 
+class Domains(Section, frozen=True, kw_only=True):
+    """A file with domains, in the place of those of a cluster file."""
+
+    domains: Annotated[tuple[Domain, ...], Meta(min_length=1)]
+
+
+def with_domains(cluster: Cluster, domains: tuple[Domain, ...]) -> Cluster:
+    """The cluster with other domains, and the calls between those that are left.
+
+    Raises ValueError where they do not fit its pools or each other.
+    """
+    names = {domain.name for domain in domains}
+    calls = tuple(call for call in cluster.calls if {call.caller, call.callee} <= names)
+    return msgspec.structs.replace(cluster, domains=domains, calls=calls)
+
+
 def expect_one_of(path: str, name: str, allowed: set[str]) -> None:
     """Raise a ValueError that names the path in the file and the allowed names."""
     if name not in allowed:

@@ -10,9 +10,10 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 
 from models.cluster.arrays import Records
-from models.cluster.description import Cluster, load_cluster
+from models.cluster.description import Cluster, Domains, load_cluster, with_domains
 from models.cluster.inventory import NO_MAXIMUM, REQUEST_TYPES, Inventory, declare_cluster
 from models.cluster.observation import POOL_STATUS
+from models.inputs import yamlfile
 from models.inputs.errors import InputError
 from schemas.app_declared import AppDeclared
 from schemas.pool_observed import PoolObserved
@@ -30,12 +31,20 @@ _MOST_NODES: Final = 2**31 - 1
 T = TypeVar("T")
 
 
-def cluster_of(file: str) -> Cluster:
-    """The description in a file; the example cluster when empty."""
+def cluster_of(file: str, domains: str = "") -> Cluster:
+    """The description in a file, the example cluster when empty; with other domains if there are.
+
+    `domains` is the path of their file, which need not exist.
+    """
     try:
-        return load_cluster(Path(file) if file else None)
+        cluster = load_cluster(Path(file) if file else None)
+        if not domains or not Path(domains).is_file():
+            return cluster
+        return with_domains(cluster, yamlfile.load(Path(domains), Domains).domains)
     except InputError as error:
         raise BadSettings(f"cluster: {error}") from None
+    except ValueError as error:
+        raise BadSettings(f"domains: {domains}: {error}") from None
 
 
 class DeclaredApps:

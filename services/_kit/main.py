@@ -15,6 +15,7 @@ from services._kit.handler import Handler, Service
 from services._kit.probes import serving
 from services._kit.settings import KitSettings, T, load
 from services._kit.telemetry import Telemetry
+from services._kit.watched import Watched
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,9 @@ def run(name: str, build: Build[T], own: type[T], arguments: Sequence[str] | Non
     def work() -> None:
         settings, mine = load(name, own, os.environ, given[0] if given else None)
         logs.set_up(name, settings.instance, settings.log_level)
-        asyncio.run(_serve(_service(build(settings, mine)), settings))
+        # Before they are used: a change in between must not be missed.
+        domains = Watched(settings.domains)
+        asyncio.run(_serve(_service(build(settings, mine)), settings, domains))
 
     return guarded(name, work)
 
@@ -55,12 +58,22 @@ def guarded(name: str, work: Callable[[], None]) -> int:
     return 0
 
 
-async def _serve(service: Service[Any], settings: KitSettings) -> None:
+async def _serve(service: Service[Any], settings: KitSettings, domains: Watched) -> None:
     clock = SystemClock()
     telemetry = Telemetry(service.handler.name, clock, settings.silence_seconds)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    watching = asyncio.create_task(domains.changed(stop))
+    try:
+        await _probed(service, settings, telemetry, stop)
+    finally:
+        watching.cancel()
+
+
+async def _probed(
+    service: Service[Any], settings: KitSettings, telemetry: Telemetry, stop: asyncio.Event
+) -> None:
     if settings.metrics_port < 0:
         await _work(service, settings, telemetry, stop)
         return

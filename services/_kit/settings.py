@@ -89,6 +89,9 @@ class KitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Decisions that a promoted model makes in shadow, before any of them is applied."""
     rollout_stage_decisions: int = 10
     """Decisions in each stage of its canary."""
+    domains: str = ""
+    """Path of a file with domains that replace those of the cluster file while it is there. When it
+    changes, the process ends in good order, to be started again with the new ones."""
     speed: float = 1.0
     """Seconds of event time per wall second of a free-running simulated cluster."""
 

@@ -20,7 +20,7 @@ def build(kit: KitSettings, own: Settings) -> Service[ActuatorState]:
     # In lock-step the cluster waits for the services, so wall time says nothing about a breaker.
     stale = None if kit.lock_step else own.breaker_stale_seconds / kit.speed
     handler = ActuatorHandler(
-        cluster_of(own.cluster),
+        cluster_of(own.cluster, kit.domains),
         own.modes,
         kit.tick_grace_seconds,
         stale,

@@ -12,7 +12,7 @@ from services.aggregator.settings import Settings
 
 def build(kit: KitSettings, own: Settings) -> Service[AggregatorState]:
     """The aggregator of every domain that Kafka assigns to this process."""
-    cluster, parameters = cluster_of(own.cluster), tuned_parameters()
+    cluster, parameters = cluster_of(own.cluster, kit.domains), tuned_parameters()
     grace = kit.tick_grace_seconds
     if not own.agent_keys:
         return Service(AggregatorHandler(cluster, parameters, grace, kit.speed), observe=Metrics)

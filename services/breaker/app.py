@@ -14,6 +14,10 @@ def build(kit: KitSettings, own: Settings) -> Service[BreakerState]:
     # In lock-step the cluster waits for the services, so missing frames mean nothing.
     stale = None if kit.lock_step else own.stale_seconds / kit.speed
     handler = BreakerHandler(
-        cluster_of(own.cluster), own.thresholds, stale, own.cluster_thresholds, kit.speed
+        cluster_of(own.cluster, kit.domains),
+        own.thresholds,
+        stale,
+        own.cluster_thresholds,
+        kit.speed,
     )
     return Service(handler, observe=Metrics)

@@ -32,6 +32,7 @@ from services._kit.telemetry import Telemetry
 from services.collector import domain_news
 from services.collector.collect import NO_TICK, Collector, Progress, Source
 from services.collector.custom_resources import CustomResources
+from services.collector.domains import DomainStore
 from services.collector.kubernetes import USED, ClusterView, load_terms
 from services.collector.metrics import Metrics
 from services.collector.producer import TickProducer
@@ -87,6 +88,7 @@ def _view(settings: Settings, ttl_s: float, on_error: Callable[[str], None]) -> 
     access, clock = access_of(settings.kubeconfig), SystemClock()
     # Calls of its own: many statuses at once must not delay samples.
     statuses = KubernetesApi(access, settings.timeout_seconds, _STATUS_CALLS_PER_SECOND)
+    store = DomainStore(statuses, clock, settings.domains) if settings.domains else None
     return ClusterView(
         KubernetesApi(access, settings.timeout_seconds, _CALLS_PER_SECOND),
         clock,
@@ -95,7 +97,7 @@ def _view(settings: Settings, ttl_s: float, on_error: Callable[[str], None]) -> 
         load_terms(Path(settings.pools)) if settings.pools else {},
         ttl_s,
         settings.usage == "metrics-api",
-        CustomResources(statuses, clock, cluster_of(settings.cluster), on_error),
+        CustomResources(statuses, clock, cluster_of(settings.cluster), on_error, store),
         settings.sizes,
     )
 

@@ -16,6 +16,7 @@ from schemas.budget_granted import BudgetGranted
 from services._kit.clock import Clock, rfc3339
 from services._kit.kubernetes.client import KubernetesApi, Unreachable, encoded
 from services._kit.kubernetes.watch import Mirror
+from services.collector.domains import Composition, DomainStore, compose
 from services.collector.profiles import (
     ScalingDomain,
     Verdict,
@@ -38,10 +39,17 @@ class CustomResources:
     """ScalingDomains and WorkloadProfiles of a cluster."""
 
     def __init__(
-        self, api: KubernetesApi, clock: Clock, cluster: Cluster, on_error: Callable[[str], None]
+        self,
+        api: KubernetesApi,
+        clock: Clock,
+        cluster: Cluster,
+        on_error: Callable[[str], None],
+        store: DomainStore | None = None,
     ) -> None:
-        self._api, self._clock, self._cluster = api, clock, cluster
+        self._api, self._clock, self._file = api, clock, cluster
         self._on_error = on_error
+        self._store = store
+        self._composed = Composition(cluster, "", {})
         self._profiles = Mirror[WorkloadProfile](
             api, f"{_GROUP}/workloadprofiles", WorkloadProfile, lambda one: one, clock
         )
@@ -61,6 +69,9 @@ class CustomResources:
         """See whether the API server serves them."""
         served = await self._api.get(_GROUP, dict[str, Any]) is not None
         self.mirrors = (self._profiles, self._domains) if served else ()
+        if served and self._store is not None:
+            await self._store.read()
+            self._composed = self._composed._replace(cluster=self._store.cluster(self._file))
         if not served:
             log.info("the API server has no custom resources of ours: annotations and files count")
 
@@ -81,7 +92,12 @@ class CustomResources:
         """The apps with the fields of their profiles."""
         known = list(apps)
         by_key = {one.key: one for one in known}
-        names = self._cluster.domain_names
+        if self._store is not None:
+            composed = compose(self._file, self._domains.objects.values())
+            # Where one is refused, what services have stays in force.
+            cluster = self._composed.cluster if composed.refused else composed.cluster
+            self._composed = composed._replace(cluster=cluster)
+        names = self._composed.cluster.domain_names
         self._verdicts = judge_profiles(self._profiles.objects.values(), by_key, names)
         return applied(known, self._verdicts.values())
 
@@ -99,6 +115,8 @@ class CustomResources:
         await self._api.close()
 
     async def _report(self, counts: Counter[str]) -> None:
+        # First, so that statuses say what is stored.
+        await self._store_domains()
         # Copies: the mirrors go on while this waits for answers.
         profiles, domains = dict(self._profiles.objects), dict(self._domains.objects)
         for uid, profile in profiles.items():
@@ -112,10 +130,30 @@ class CustomResources:
         for domain in domains.values():
             name = domain.metadata.name
             own = {"apps": counts[name], **self._of_the_bus(name)}
-            verdict = judge_domain(domain, self._cluster)
+            verdict = self._judge_domain(domain)
             await self._write(domain, f"scalingdomains/{name}", verdict, own)
         present = profiles.keys() | domains.keys()
         self._written = {uid: one for uid, one in self._written.items() if uid in present}
+
+    async def _store_domains(self) -> None:
+        if self._store is not None and self.mirrors and not self._composed.refused:
+            problem = await self._store.store(self._composed.text)
+            if problem:
+                self._failed(self._store.place, problem)
+
+    def _judge_domain(self, domain: ScalingDomain) -> Verdict:
+        store, composed = self._store, self._composed
+        if store is None or store.text is None:
+            return judge_domain(domain, self._file)
+        name = domain.metadata.name
+        if composed.refused:
+            others = ", ".join(sorted(composed.refused))
+            message = f"services keep their domains until {others} can be accepted"
+            return composed.refused.get(name, Verdict(False, "Withheld", message))
+        if composed.text != store.text:
+            return Verdict(True, "Pending", "services get it when ScalingDomains rest for 30 s")
+        message = f"services start with it within two minutes, from the ConfigMap {store.place}"
+        return Verdict(True, "InEffect", message)
 
     def _of_the_bus(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -74,7 +74,9 @@ class DomainSpec(_Part, frozen=True):
     priority: str
     floor_share: float
     pools: tuple[str, ...]
+    title: str = ""
     tiers: tuple[str, ...] | None = None
+    survive: str | None = None
     slo: DomainSlo | None = None
 
 
@@ -199,6 +201,8 @@ def _compared(spec: DomainSpec, present: Domain) -> list[tuple[str, object, obje
     ]
     if spec.tiers is not None:
         compared.append(("tiers", list(spec.tiers), list(present.tiers)))
+    if spec.survive is not None:
+        compared.append(("survive", spec.survive, present.survive))
     if spec.slo is not None:
         compared.append(("slo.kind", spec.slo.kind, present.slo.kind))
         if spec.slo.latency_target_ms is not None:

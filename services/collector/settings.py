@@ -38,6 +38,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     sizes: str = ""
     """ConfigMap (namespace/name) with the sizes of resized pods, as infra/k8s/vertical has it;
     empty: pods have the size of their template. Kubernetes only."""
+    domains: str = ""
+    """ConfigMap, as namespace/name, that the domains of ScalingDomains are written to, for all
+    services; empty: their cluster file counts. Kubernetes only."""
     timeout_seconds: Seconds = 5.0
     """Timeout of a query to Prometheus."""
     settle_seconds: Annotated[float, Meta(ge=0)] = 2.0

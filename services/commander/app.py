@@ -15,7 +15,7 @@ from services.commander.state import CommanderState
 
 def build(kit: KitSettings, own: Settings) -> Service[CommanderState]:
     """The only Commander."""
-    cluster = cluster_of(own.cluster)
+    cluster = cluster_of(own.cluster, kit.domains)
     handler = CommanderHandler(
         cluster,
         tuned_parameters(),

@@ -13,7 +13,7 @@ from services.forecaster.settings import Settings
 def build(kit: KitSettings, own: Settings) -> Service[ForecasterState]:
     """The only forecaster."""
     handler = ForecasterHandler(
-        cluster_of(own.cluster),
+        cluster_of(own.cluster, kit.domains),
         own.model,
         own.rule_minutes,
         kit.tick_grace_seconds,

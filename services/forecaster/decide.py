@@ -71,6 +71,8 @@ class ForecasterState:
     """Which promoted network serves, and which one is on its way."""
     trial: Trial = field(default_factory=Trial)
     """What both forecast, until the outcome is known."""
+    domains: tuple[str, ...] = ()
+    """Of the rows of `recent`; none in a state of a release that did not save them."""
 
 
 class ForecasterHandler(Handler[ForecasterState]):
@@ -118,7 +120,7 @@ class ForecasterHandler(Handler[ForecasterState]):
 
     def start(self, key: str) -> ForecasterState:  # noqa: ARG002  there is only one
         """Nothing observed yet."""
-        return ForecasterState(no_minutes(len(self._domains)))
+        return ForecasterState(no_minutes(len(self._domains)), domains=self._domains)
 
     def handle(self, event: Event, state: ForecasterState, clock: Clock) -> Step[ForecasterState]:
         """Add a frame, then take in the ticks that are complete."""
@@ -178,7 +180,9 @@ class ForecasterHandler(Handler[ForecasterState]):
 
     def accept(self, key: str, state: ForecasterState) -> ForecasterState:
         """Drop the progress of another model: the configured one starts from the history."""
-        state = super().accept(key, state)
+        if state.domains and state.domains != self._domains:
+            state = self._of_our_domains(state)
+        state = replace(super().accept(key, state), domains=self._domains)
         progress = state.progress
         # A rule leaves no memory of a network, and a network's is of no use to a rule.
         if progress is None or (progress.learned is not None) != self._builder.has_network:
@@ -188,6 +192,13 @@ class ForecasterHandler(Handler[ForecasterState]):
         except Refused:
             return replace(state, progress=None)
         return replace(state, progress=expanded(progress))
+
+    def _of_our_domains(self, state: ForecasterState) -> ForecasterState:
+        """Keep what was observed of the domains that are left, from before they were changed."""
+        recent = state.recent.of([
+            state.domains.index(name) if name in state.domains else None for name in self._domains
+        ])  # fmt: skip
+        return replace(state, recent=recent, progress=None, trial=Trial())
 
     # One tick.
 

@@ -48,6 +48,12 @@ class RecentMinutes(NamedTuple):
         """Number of the minute after the last one."""
         return self.first + len(self.rps[0])
 
+    def of(self, rows: Sequence[int | None]) -> "RecentMinutes":
+        """The rows of these domains; of a new one (None) nothing was observed."""
+        unseen = np.full(len(self.rps[0]), np.float32(np.nan))
+        found = [unseen if row is None else self.rps[row] for row in rows]
+        return RecentMinutes(self.first, np.stack(found))
+
     def between(self, domain: int, after: int, last: int) -> F32:
         """Minutes `after` + 1 to `last` of a domain; NaN where they were not observed."""
         minutes = np.arange(max(after, last - HISTORY_MINUTES), last) + 1

@@ -15,7 +15,7 @@ from services.provisioner.settings import Settings
 def build(kit: KitSettings, own: Settings) -> Service[ProvisionerState]:
     """The only provisioner."""
     handler = ProvisionerHandler(
-        cluster_of(own.cluster), own.nodes_per_minute, own.reconcile_seconds, kit.speed
+        cluster_of(own.cluster, kit.domains), own.nodes_per_minute, own.reconcile_seconds, kit.speed
     )
     metrics = Metrics()
     api = KubernetesApi(access_of(own.kubeconfig), own.timeout_seconds, own.calls_per_second)

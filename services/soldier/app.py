@@ -15,7 +15,7 @@ from services.soldier.state import SoldierState
 def build(kit: KitSettings, own: Settings) -> Service[SoldierState]:
     """A Soldier for every domain that Kafka assigns to this process."""
     handler = SoldierHandler(
-        cluster_of(own.cluster),
+        cluster_of(own.cluster, kit.domains),
         tuned_parameters(),
         kit.tick_grace_seconds,
         kit.speed,

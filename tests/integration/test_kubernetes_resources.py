@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from models.cluster.description import load_cluster
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
 from services._kit.clock import SystemClock
 from services.collector.custom_resources import CustomResources
+from services.collector.domains import KEY, DomainStore
 from services.collector.kubernetes import ClusterView
 from services.lab.controlplane import Lab, kubeconfig
 from tests.integration.lab_helpers import Cluster, Kubectl, within
@@ -32,7 +34,8 @@ class Watched:
         self.errors: Counter[str] = Counter()
         clock, client = SystemClock(), cluster.client
         self.account = client(account)
-        own = CustomResources(self.account, clock, load_cluster(), self.failed)
+        self.store = DomainStore(self.account, clock, "hirl/hirl-domains", settle_s=0.5)
+        own = CustomResources(self.account, clock, load_cluster(), self.failed, self.store)
         self.view = ClusterView(
             client(account), clock, self.failed, "pool", {}, _TTL_S, usage=False, own=own
         )
@@ -51,13 +54,33 @@ class Watched:
         meta = {"name": name, "namespace": _SPACE}
         return self.apply({"kind": "WorkloadProfile", "metadata": meta, "spec": given}, check=check)
 
+    def domain(self, name: str, **spec: Any) -> None:
+        given = {"priority": "P0", "floorShare": 0.2, "pools": ["shared"], **spec}
+        self.apply({"kind": "ScalingDomain", "metadata": {"name": name}, "spec": given})
+
+    def stored(self) -> tuple[str, ...]:
+        """Domains in the services' file; the collector goes on meanwhile."""
+        self.work()
+        words = ["-n", "hirl", "get", "configmap", "hirl-domains", "-o", "json"]
+        text = json.loads(self.kubectl(*words)).get("data", {}).get(KEY, "{}")
+        return tuple(one["name"] for one in yaml.safe_load(text).get("domains", ()))
+
+    def work(self) -> None:
+        self.run(self.view.samples())
+        self.run(asyncio.sleep(0.1))
+
     def says(self, what: str, name: str, words: str) -> bool:
         """Whether `kubectl get` comes to show these words; the collector goes on meanwhile."""
+        return self._shows(words, "get", what, name, "-o", "wide")
 
+    def says_of(self, what: str, name: str, words: str) -> bool:
+        """Whether `kubectl describe` does."""
+        return self._shows(words, "describe", what, name)
+
+    def _shows(self, words: str, *command: str) -> bool:
         def shown() -> bool:
-            self.run(self.view.samples())
-            self.run(asyncio.sleep(0.1))
-            return words in self.kubectl("-n", _SPACE, "get", what, name, "-o", "wide")
+            self.work()
+            return words in self.kubectl("-n", _SPACE, *command)
 
         return within(30, shown)
 
@@ -79,6 +102,12 @@ def watched(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watc
         run(made.view.close())
         kubectl("delete", "crd", "scalingdomains.hirl.dev", "workloadprofiles.hirl.dev")
         cluster.close()
+
+
+@pytest.fixture(autouse=True)
+def no_domains(watched: Watched) -> None:
+    """Those of the cluster file."""
+    watched.kubectl("delete", "sd", "--all")
 
 
 @pytest.mark.parametrize(
@@ -168,8 +197,7 @@ def test_a_profile_that_is_deleted_leaves_the_annotations(watched: Watched) -> N
 
 
 def test_a_domain_shows_its_budget_and_its_breaker(watched: Watched) -> None:
-    spec = {"priority": "P3", "floorShare": 0.2, "pools": ["general"]}
-    watched.apply({"kind": "ScalingDomain", "metadata": {"name": "payments"}, "spec": spec})
+    watched.domain("payments")
     stamp: dict[str, Any] = {"tick": 6, "time": "2026-11-19T00:01:00Z"}
     budget = BudgetGranted(
         **stamp, domain="payments", epoch=3, valid_until_tick=24, share=0.314, reserve_share=0.1,
@@ -180,5 +208,37 @@ def test_a_domain_shows_its_budget_and_its_breaker(watched: Watched) -> None:
         watched.view.learn(event)
     assert watched.says("sd", "payments", "31.4%")
     assert watched.says("sd", "payments", "half-open")
-    described = watched.kubectl("describe", "sd", "payments")
-    assert "the services' cluster file differs: priority is P0 there" in described
+
+
+def test_domains_are_stored_for_the_services_and_are_the_only_ones(watched: Watched) -> None:
+    watched.domain("payments")
+    watched.domain("reports", priority="P3")
+    assert watched.says("sd", "reports", "True")
+    assert within(30, lambda: watched.stored() == ("payments", "reports"))
+    assert watched.says_of("sd", "reports", "services start with it within two minutes")
+    # A domain that the file has and no resource is none any more.
+    watched.profile("web", domain="fraud")
+    assert watched.says("wp", "web", "no domain is called fraud; there are payments, reports")
+    # Applying the manifests again, as an upgrade does, leaves what is stored.
+    watched.kubectl("apply", "-k", "infra/k8s/overlays/kubernetes")
+    assert watched.stored() == ("payments", "reports")
+
+
+def test_a_domain_that_is_refused_changes_nothing_until_it_is_mended(watched: Watched) -> None:
+    watched.domain("payments")
+    assert within(30, lambda: watched.stored() == ("payments",))
+    watched.domain("typo", pools=["nowhere"])
+    assert watched.says_of("sd", "typo", "spec.pools: expected one of")
+    assert watched.says_of("sd", "payments", "services keep their domains until typo can be")
+    watched.domain("typo", pools=["shared"], floorShare=0.9)
+    assert watched.says_of("sd", "payments", "expected floor_share to sum to at most 1, got 1.1")
+    assert watched.stored() == ("payments",)
+    watched.domain("typo", pools=["shared"])
+    assert within(30, lambda: watched.stored() == ("payments", "typo"))
+
+
+def test_without_domains_the_file_of_the_services_counts_again(watched: Watched) -> None:
+    watched.domain("reports")
+    assert within(30, lambda: watched.stored() == ("reports",))
+    watched.kubectl("delete", "sd", "--all")
+    assert within(30, lambda: watched.stored() == ())

@@ -99,7 +99,9 @@ def pod_of(workload: Mapping[str, Any]) -> dict[str, Any]:
 def deployed(folder: str, workload: Mapping[str, Any]) -> Container:
     """The container of a Deployment or Job, with placeholders for Secrets."""
     (container,) = pod_of(workload)["containers"]
-    maps = {found["metadata"]["name"]: found["data"] for found in of_kind(folder, "ConfigMap")}
+    maps = {
+        found["metadata"]["name"]: found.get("data", {}) for found in of_kind(folder, "ConfigMap")
+    }
     environment = image_environment()
     for source in container.get("envFrom", []):
         if "configMapRef" in source:

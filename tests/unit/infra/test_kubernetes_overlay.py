@@ -3,6 +3,7 @@
 from typing import Any
 
 from services.actuator.kubernetes import STEPS
+from services.collector.domains import KEY
 from services.provisioner.kubernetes import PRIORITY_CLASS
 from services.provisioner.settings import Settings as Provisioner
 from tests.unit.infra.deploy_helpers import (
@@ -107,3 +108,22 @@ def test_every_pod_takes_the_room_of_a_placeholder() -> None:
     # Cluster Autoscaler makes no nodes for pods below -10.
     assert -10 <= found["value"] < 0
     assert found["preemptionPolicy"] == "Never"
+
+
+def test_the_collector_writes_domains_to_one_object_that_every_service_reads() -> None:
+    (role,) = of_kind(OVERLAY, "Role")
+    (rule,) = role["rules"]
+    (binding,) = of_kind(OVERLAY, "RoleBinding")
+    assert (rule["resources"], rule["resourceNames"]) == (["configmaps"], ["hirl-domains"])
+    assert rule["verbs"] == ["get", "patch"]
+    assert [subject["name"] for subject in binding["subjects"]] == ["collector"]
+    (stored,) = [
+        one for one in of_kind(OVERLAY, "ConfigMap") if one["metadata"]["name"] == "hirl-domains"
+    ]
+    # An upgrade must leave what the collector has written.
+    assert "data" not in stored
+    for one in workloads(OVERLAY):
+        kit, _ = settings_of(deployed(OVERLAY, one))
+        (container,) = pod_of(one)["containers"]
+        (mount,) = [m for m in container["volumeMounts"] if m["name"] == "domains"]
+        assert kit.domains == f"{mount['mountPath']}/{KEY}"

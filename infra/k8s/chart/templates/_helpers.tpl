@@ -38,6 +38,9 @@ volumeMounts:
   - {name: kernels, mountPath: /var/cache/hirl}
   - {name: files, mountPath: /etc/hirl/files, readOnly: true}
   - {name: kafka-ca, mountPath: /etc/hirl/kafka, readOnly: true}
+  {{- if eq .Values.source "kubernetes" }}
+  - {name: domains, mountPath: /etc/hirl/domains, readOnly: true}
+  {{- end }}
 {{- end }}
 
 {{- define "hirl.volumes" -}}
@@ -52,6 +55,11 @@ volumeMounts:
 # ca.crt of a private authority of the brokers; HIRL_KAFKA_CA names it.
 - name: kafka-ca
   secret: {secretName: {{ .Values.kafka.caSecret }}, optional: true}
+{{- if eq .Values.source "kubernetes" }}
+# Domains of ScalingDomains, which the collector writes.
+- name: domains
+  configMap: {name: hirl-domains, optional: true}
+{{- end }}
 {{- end }}
 
 {{- define "hirl.probes" -}}
@@ -89,6 +97,8 @@ livenessProbe:
   "HIRL_ACTUATOR_TARGET_KIND" "kubernetes"
   "HIRL_ACTUATOR_TIMEOUT_SECONDS" "2"
   "HIRL_SOLDIER_VERTICAL" (toString .Values.vertical)
+  "HIRL_DOMAINS" "/etc/hirl/domains/domains.yaml"
+  "HIRL_COLLECTOR_DOMAINS" (printf "%s/hirl-domains" .Release.Namespace)
   "HIRL_PROVISIONER_MODE" .Values.room.mode
   "HIRL_PROVISIONER_NAMESPACE" .Values.room.namespace) }}
 {{- end }}

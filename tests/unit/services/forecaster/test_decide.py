@@ -7,6 +7,7 @@ import pytest
 
 from models.cluster.arrays import F32
 from models.cluster.calendar import HISTORY_MINUTES
+from models.cluster.description import load_cluster, with_domains
 from models.forecaster import calendar, seasonal
 from models.forecaster.port import Forecaster
 from schemas.demand_backfilled import DemandBackfilled
@@ -391,3 +392,26 @@ def test_a_model_without_numbers_predicts_nothing_and_asks_for_a_review(
     # JSON has no NaN: a consumer would have taken it for a malformed record.
     assert bus.dead_letters == []
     assert forecasts(bus, CLUSTER.domain_names[1])[-1].review_reason == ""
+
+
+def test_other_domains_keep_what_was_observed_of_those_that_are_left() -> None:
+    """In the same number: rows of one domain must not become those of another."""
+    cluster = load_cluster()
+    present = cluster.domain_names
+    observed = np.arange(3.0 * len(present), dtype=np.float32).reshape(len(present), 3)
+    state = ForecasterState(RecentMinutes(7, observed), domains=present)
+    handler = ForecasterHandler(cluster, "calendar", 120, GRACE_S)
+    renamed = with_domains(
+        cluster,
+        (
+            *cluster.domains[1:],
+            msgspec.structs.replace(cluster.domains[0], name="new"),
+        ),
+    )
+    other = ForecasterHandler(renamed, "calendar", 120, GRACE_S)
+    accepted = other.load("cluster", handler.save(state))
+    assert accepted.domains == renamed.domain_names
+    np.testing.assert_array_equal(accepted.recent.rps[:-1], observed[1:])
+    assert np.isnan(accepted.recent.rps[-1]).all()
+    same = handler.load("cluster", handler.save(state))
+    np.testing.assert_array_equal(same.recent.rps, observed)

@@ -209,7 +209,7 @@ class KubernetesTarget:
     ) -> Settled | Again:
         """Judge a change, and send what it comes to."""
         step, entry = judge(write, change, found), None if found is None else found.entry
-        if not dry_run:
+        if isinstance(step, Patch | Resize) and not dry_run:
             self._open_until[write.domain] = _now() + 2 * self._timeout
         try:
             match step:

@@ -1,9 +1,9 @@
-"""The start of a policy: imitate the oracle of its lever, as far as what it sees allows.
+"""The start of a Commander's policy: imitate the oracle of its lever, as far as it can.
 
-The oracle of the Commander's lever knows when demand rises and capacity is lost, that of the
-Soldiers' sizes an app for the highest demand of the next minutes. Nobody can know that, but its
-mean given what a policy sees is a better start than noise. Neither earlier actions nor budgets are
-among the inputs: policies that were cloned with them copied the past.
+The oracle knows when demand rises and capacity is lost. Nobody can know that, but its mean given
+what a policy sees is a better start than noise. Neither earlier actions nor budgets are among the
+inputs: policies that were cloned with them copied the past. Soldiers start as the heuristic:
+docs/decisions/0039-soldiers-decide-about-members.md.
 """
 
 from collections.abc import Sequence
@@ -17,18 +17,10 @@ from models.cluster.arrays import F64
 from models.compare.levers import Known, foresee
 from models.control.residual import Advisers
 from models.policies.advisers import CommanderPolicy
-from models.policies.contract import HEADROOM_SPAN, MEMBERS, NEED_SPAN, STEPS
+from models.policies.contract import HEADROOM_SPAN
 from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
-from models.training.agents import (
-    NOBODY,
-    Agent,
-    Commander,
-    Soldier,
-    SoldierActor,
-    feed_of,
-    flat_inputs,
-)
+from models.training.agents import Commander, feed_of
 from models.training.network import DOMAIN_ACTIONS, DOMAIN_PORTS
 from models.training.rollouts import Track
 
@@ -39,14 +31,12 @@ _RATE: Final = 2e-3
 _HEADROOM: Final = [port.name for port in DOMAIN_PORTS].index("headroom")
 
 Examples = tuple[dict[str, Tensor], Tensor]
-"""Inputs [N, ...] and what the oracle did: headroom [N, D], or steps [N, MEMBERS, 2] with 1 where
-apps belong to the member."""
+"""Inputs [N, ...] and the oracle's headroom [N, D], as raw actions."""
 
 
-def clone(agent: Agent, tracks: Sequence[Track]) -> list[float]:
+def clone(agent: Commander, tracks: Sequence[Track]) -> list[float]:
     """Fit the policy; the loss of every pass."""
-    loss_of = _commander_loss if isinstance(agent, Commander) else _soldier_loss
-    examples = [_examples(agent, track) for track in tracks]
+    examples = [_of_commander(agent, track) for track in tracks]
     optimiser = torch.optim.Adam(agent.policy.parameters(), _RATE)
     generator = torch.Generator().manual_seed(agent.args.seed)
     total, losses = sum(len(targets) for _, targets in examples), []
@@ -56,7 +46,7 @@ def clone(agent: Agent, tracks: Sequence[Track]) -> list[float]:
         for track, rows in _batches([len(targets) for _, targets in examples], size, generator):
             inputs, targets = examples[track]
             part = {name: values[rows] for name, values in inputs.items()}
-            loss = loss_of(agent, part, targets[rows])
+            loss = _loss(agent, part, targets[rows])
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
@@ -76,29 +66,12 @@ def _batches(lengths: list[int], size: int, generator: torch.Generator) -> list[
     return [found[at] for at in order]
 
 
-def _examples(agent: Agent, track: Track) -> Examples:
-    match agent:
-        case Commander():
-            return _of_commander(agent, track)
-        case Soldier():
-            return _of_soldier(agent, track)
-    raise AssertionError(agent)
-
-
-def _commander_loss(agent: Agent, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+def _loss(agent: Commander, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
     """Expectile loss of the headroom of each domain; the other actions are not imitated."""
     mean = agent.policy(**inputs)[:, : DOMAIN_ACTIONS * targets.shape[1]]
     missing = targets - mean[:, _HEADROOM::DOMAIN_ACTIONS]
     up = agent.args.expectile
     return (torch.where(missing > 0, up, 1.0 - up) * missing**2).mean()
-
-
-def _soldier_loss(agent: Agent, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
-    """How unlikely the oracle's steps are, with pods as large as their owners have them."""
-    steps, about = targets[..., 0], targets[..., 1]
-    raw = torch.stack((steps, torch.zeros_like(steps)), dim=2)
-    log_prob, _ = agent.log_probability(inputs, raw)
-    return -(log_prob * about).sum() / about.sum().clamp(min=1.0)
 
 
 def _of_commander(agent: Commander, track: Track) -> Examples:
@@ -119,28 +92,6 @@ def _of_commander(agent: Commander, track: Track) -> Examples:
     feeds = [feed_of(inputs) for inputs in seen]
     inputs = {name: torch.cat([feed[name] for feed in feeds]) for name in feeds[0]}
     return inputs, _minutes_first(raw)
-
-
-def _of_soldier(agent: Soldier, track: Track) -> Examples:
-    """In the first tick of each minute, the feasible step closest to the oracle's factor."""
-    actor = SoldierActor(agent.policy, track, None)
-    track.play(Advisers(soldier=actor))
-    ahead = _of_minutes(track, len(actor.seen)).app.swapaxes(0, 1)
-    inputs, steps = [], []
-    for seen, unit, factor in zip(actor.seen, actor.units, ahead, strict=True):
-        flat = flat_inputs(seen)
-        rows = len(flat["domain"])
-        about, length = unit != NOBODY, rows * MEMBERS
-        count = np.bincount(unit[about], minlength=length)
-        wanted = np.clip(np.log(factor.reshape(-1)), 0.0, np.log(NEED_SPAN))
-        mean = np.bincount(unit[about], wanted[about], length) / np.maximum(count, 1)
-        apart = np.abs(mean[:, None] - np.log(np.array(STEPS)))
-        apart[seen.feasible.reshape(length, -1) < 1.0] = np.inf
-        both = np.stack((apart.argmin(axis=1), count > 0), axis=1).astype(np.float32)
-        inputs.append(flat)
-        steps.append(torch.from_numpy(both.reshape(rows, MEMBERS, 2)))
-    joined = {name: torch.cat([one[name] for one in inputs]) for name in inputs[0]}
-    return joined, torch.cat(steps)
 
 
 def _of_minutes(track: Track, minutes: int) -> Known:

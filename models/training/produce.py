@@ -14,6 +14,7 @@ from models.registry.drift import FEATURES, write_features
 from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.population.generate import generate
 from models.training import ppo
+from models.training.agents import Commander
 from models.training.args import Args
 from models.training.clone import clone
 from models.training.curves import write_page
@@ -78,7 +79,7 @@ def _train(trainer: Trainer, watch: Watch) -> None:
         if len(trainer.curve) >= end:
             continue
         tracks = tracks_of(args, apps, args.world_seeds, watch)
-        if not trainer.curve:
+        if not trainer.curve and isinstance(trainer.agent, Commander):
             clone(trainer.agent, tracks)
         trainer.learn(tracks, judges, watch, end)
 
@@ -108,15 +109,16 @@ def tracks_of(args: Args, apps: int, seeds: tuple[int, ...], watch: Watch) -> li
 
 
 def _of_start(trainer: Trainer) -> list[str]:
-    """What PPO made of the clone that it began with."""
+    """What PPO made of what it began with."""
     start, best = trainer.start, trainer.best_objective
     if best == 0.0:
         return ["no judged iteration beat the heuristic: this is the heuristic, nearly"]
     if start is None:
         return []
-    outdone = "" if best < start.objective else "; no iteration beat it, so this is the clone"
     judged = f"J {start.objective:+.2%}, node-hours {start.nodes:+.2%}"
-    return [f"the start, a clone: {judged}{outdone}"]
+    kind = "clone" if trainer.args.agent == COMMANDER else "heuristic"
+    outdone = "" if best < start.objective else f"; no iteration beat it, so this is the {kind}"
+    return [f"the start, a {kind}: {judged}{outdone}"]
 
 
 def _card(order: Order, trainer: Trainer, parity: float, minutes: float, *, resumed: bool) -> Card:

@@ -134,10 +134,9 @@ def soldier(
     out: OutOption = MODELS / "soldier",
     resume: ResumeOption = True,
 ) -> None:
-    """Train the Soldiers' policy: one network for every domain, first cloned, then by PPO.
+    """Train the Soldiers' policy: one network for every domain, from the heuristic on.
 
-    It first imitates an oracle of its lever as far as what it sees allows, then learns from rewards
-    of each app. Resumes and writes as `hirl train commander` does.
+    It learns by PPO from rewards of each app. Resumes and writes as `hirl train commander` does.
     """
     args = SOLDIER._replace(seed=seed, apps=apps, iterations=iterations, most_nodes=most_nodes)
     args = args._replace(

@@ -174,7 +174,7 @@ TOPICS: Final = (
         key="domain",
         about="The audit: each change applied, held or superseded, with its reason.",
         producers=("actuator",),
-        consumers=("breaker", "operator"),
+        consumers=("breaker", "collector", "operator"),
         retention_ms=30 * DAY_MS,
     ),
     Topic(

@@ -245,15 +245,25 @@ class Reader:
         return lost
 
     async def to_end(
-        self, topics: Iterable[str], numbers: Collection[int] | None = None
+        self,
+        topics: Iterable[str],
+        numbers: Collection[int] | None = None,
+        *,
+        following: Iterable[str] = (),
     ) -> AsyncIterator[Delivery]:
-        """Every record up to the present end of the topics; of all partitions, or of these."""
+        """Every record up to the present end of the topics; of all partitions, or of these.
+
+        Of topics in `following` only what is written from now on.
+        """
         partitions = [part for name in topics for part in await self._partitions(name, numbers)]
         if not partitions:
             return
+        news = [part for name in following for part in await self._partitions(name, None)]
         self._hold_back(_TO_END_MS)
-        self._consumer.assign(partitions)
+        self._consumer.assign([*partitions, *news])
         await self._consumer.seek_to_beginning(*partitions)
+        if news:
+            await self._consumer.seek_to_end(*news)
         # Read the ends once: on a busy topic a moving end might never be reached.
         ends = await self._consumer.end_offsets(partitions)
         while not await self._reached(ends):

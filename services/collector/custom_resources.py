@@ -11,11 +11,14 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from models.cluster.description import Cluster
+from schemas.app_declared import AppDeclared
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
+from schemas.scale_applied import ScaleApplied
 from services._kit.clock import Clock, rfc3339
 from services._kit.kubernetes.client import KubernetesApi, Unreachable, encoded
 from services._kit.kubernetes.watch import Mirror
+from services.collector.decisions import Decisions
 from services.collector.domains import Composition, DomainStore, compose
 from services.collector.profiles import (
     ScalingDomain,
@@ -24,6 +27,7 @@ from services.collector.profiles import (
     applied,
     judge_domain,
     judge_profiles,
+    sizing_of,
 )
 from services.collector.workloads import App
 
@@ -64,6 +68,7 @@ class CustomResources:
         self._reporting: asyncio.Task[None] | None = None
         self._budgets: dict[str, BudgetGranted] = {}
         self._breakers: dict[str, BreakerChanged] = {}
+        self._decisions = Decisions(clock)
 
     async def find(self) -> None:
         """See whether the API server serves them."""
@@ -80,13 +85,15 @@ class CustomResources:
         return all(one.is_current(ttl_s) for one in self.mirrors)
 
     def learn(self, event: object) -> None:
-        """Take in what the bus says about a domain, for its status."""
+        """Take in what the bus says about a domain or its apps, for their status."""
         if isinstance(event, BudgetGranted):
             known = self._budgets.get(event.domain)
             if known is None or event.epoch >= known.epoch:
                 self._budgets[event.domain] = event
         elif isinstance(event, BreakerChanged):
             self._breakers[event.scope] = event
+        elif isinstance(event, ScaleApplied):
+            self._decisions.learn(event)
 
     def declare(self, apps: Iterable[App]) -> list[App]:
         """The apps with the fields of their profiles."""
@@ -122,11 +129,9 @@ class CustomResources:
         for uid, profile in profiles.items():
             verdict = self._verdicts.get(uid)
             if verdict is not None:
-                meta, declared = profile.metadata, verdict.declared
+                meta = profile.metadata
                 place = f"namespaces/{meta.namespace}/workloadprofiles/{meta.name}"
-                # Null removes a field.
-                app, mode = (declared.app, declared.mode) if declared is not None else (None, None)
-                await self._write(profile, place, verdict, {"app": app, "mode": mode})
+                await self._write(profile, place, verdict, self._of_app(verdict.declared))
         for domain in domains.values():
             name = domain.metadata.name
             own = {"apps": counts[name], **self._of_the_bus(name)}
@@ -154,6 +159,16 @@ class CustomResources:
             return Verdict(True, "Pending", "services get it when ScalingDomains rest for 30 s")
         message = f"services start with it within two minutes, from the ConfigMap {store.place}"
         return Verdict(True, "InEffect", message)
+
+    def _of_app(self, declared: AppDeclared | None) -> dict[str, Any]:
+        """Null removes a field."""
+        if declared is None:
+            return dict.fromkeys(("app", "mode", "sizing", "lastDecision"))
+        sizing = sizing_of(declared.domain, self._composed.cluster)
+        decision = self._decisions.of(declared.app)
+        return {
+            "app": declared.app, "mode": declared.mode, "sizing": sizing, "lastDecision": decision
+        }  # fmt: skip
 
     def _of_the_bus(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import field
 
-from models.cluster.description import Cluster, Domain
+from models.cluster.description import PRIORITIES, Cluster, Domain
+from models.control.tuned import tuned_parameters
 from schemas.app_declared import AppDeclared, RequestMix
 from schemas.fields import Mode
 from services._kit.kubernetes.adoption import DOMAIN
@@ -209,3 +212,19 @@ def _compared(spec: DomainSpec, present: Domain) -> list[tuple[str, object, obje
             ours, theirs = spec.slo.latency_target_ms, present.slo.latency_target_ms
             compared.append(("slo.latencyTargetMs", ours, theirs))
     return compared
+
+
+_parameters = cache(tuned_parameters)
+
+
+def sizing_of(domain: str, cluster: Cluster) -> dict[str, str]:
+    """What apps of a domain are sized by: shares of the CPU use at which a pod is full."""
+    parameters = _parameters()
+    priorities = [PRIORITIES.index(one.priority) for one in cluster.domains if one.name == domain]
+    target = parameters.target(np.array(priorities, np.int32))
+    return {
+        "utilisation": f"{target[0]:.2f}",
+        "atRisk": f"{parameters.risk:.2f}",
+        "growsBy": f"{parameters.dead_band_out:.0%}",
+        "shrinksBy": f"{parameters.dead_band_in:.0%}",
+    }

@@ -14,6 +14,7 @@ from models.sim.config.physics import load_sim_cluster, with_apps
 from models.sim.config.scenario import Scenario
 from models.sim.world import World
 from schemas.app_declared import AppDeclared
+from schemas.budget_granted import BudgetGranted
 from schemas.capacity_requested import CapacityRequested, NodesByUrgency
 from schemas.codec import Record, decode, encode
 from schemas.demand_backfilled import DemandBackfilled
@@ -21,10 +22,12 @@ from schemas.event_scheduled import EventScheduled
 from schemas.fields import Event
 from schemas.metrics_sampled import MetricsSampled
 from schemas.pool_observed import PoolObserved
+from schemas.scale_applied import ScaleApplied
 from schemas.topics import state_topic, topic_of
 from services._kit.kafka import KafkaWriter, Reader
 from services._kit.settings import KitSettings
 from services.admin import client
+from services.collector import domain_news
 from services.collector.app import collect, declared_apps, last_tick
 from services.collector.producer import TickProducer
 from services.collector.settings import Settings
@@ -36,6 +39,7 @@ from services.simcluster.http import Api
 from services.simcluster.live import LiveCluster, lock_step
 
 TICKS = 12
+STAMP = "2026-11-19T00:01:00Z"
 TOPIC = topic_of(AppDeclared).name
 CLUSTER = with_apps(load_sim_cluster(), 20)
 
@@ -221,3 +225,49 @@ def test_a_new_process_knows_what_was_declared_before_it(kit: KitSettings) -> No
         return {one.app for one in await declared_apps(kit) if one.app.startswith("recall/")}
 
     assert asyncio.run(declare_and_read()) == {"recall/web"}
+
+
+def test_statuses_follow_budgets_from_the_beginning_and_audits_from_now_on(
+    kit: KitSettings,
+) -> None:
+    heard: list[Event] = []
+    budgets, audits = (granted(3), granted(4)), (audited(6), audited(7))
+
+    async def up() -> None: ...
+
+    async def until(*events: Event) -> None:
+        while not all(one in heard for one in events):  # noqa: ASYNC110  no event to wait for
+            await asyncio.sleep(0.05)
+
+    async def run() -> None:
+        outlet = TickProducer(kit, up)
+        await outlet.start()
+        await outlet.publish([budgets[0], audits[0]])
+        following = asyncio.create_task(domain_news.follow(kit, heard.append))
+        try:
+            async with asyncio.timeout(60):
+                await until(budgets[0])
+                await outlet.publish([audits[1], budgets[1]])
+                await until(audits[1], budgets[1])
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await outlet.stop()
+
+    asyncio.run(run())
+    assert audits[0] not in heard
+
+
+def granted(epoch: int) -> BudgetGranted:
+    return BudgetGranted(
+        tick=6, time=STAMP, domain="payments", epoch=epoch, valid_until_tick=24, share=0.3,
+        reserve_share=0.1, cores=100.0, memory_gib=400.0, reasons=["followed"],
+    )  # fmt: skip
+
+
+def audited(tick: int) -> ScaleApplied:
+    return ScaleApplied(
+        tick=tick, time=STAMP, domain="payments", epoch=3, decision_id="followed",
+        apps=["shop/web"], outcomes=["applied"], reasons=["demand"], replicas=[6],
+        cpu_request=[250], memory_request=[512], replicas_before=[4],
+    )  # fmt: skip

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from models.cluster.description import load_cluster
 from schemas.breaker_changed import BreakerChanged
 from schemas.budget_granted import BudgetGranted
+from schemas.scale_applied import Outcome, ScaleApplied
 from services._kit.clock import SystemClock
 from services.collector.custom_resources import CustomResources
 from services.collector.domains import KEY, DomainStore
@@ -104,6 +106,15 @@ def watched(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watc
         cluster.close()
 
 
+def audit(outcome: Outcome, reason: str, replicas: int) -> ScaleApplied:
+    return ScaleApplied(
+        tick=6, time="2026-11-19T00:01:00Z", domain="payments", epoch=3,
+        decision_id="payments/7/3/heuristic/2", apps=[f"{_SPACE}/web"], outcomes=[outcome],
+        reasons=[reason], replicas=[replicas], cpu_request=[250], memory_request=[512],
+        replicas_before=[4],
+    )  # fmt: skip
+
+
 @pytest.fixture(autouse=True)
 def no_domains(watched: Watched) -> None:
     """Those of the cluster file."""
@@ -159,6 +170,20 @@ def test_a_profile_becomes_a_declaration_and_its_status_says_so(watched: Watched
     assert "does not change" in watched.profile(
         "web", check=False, targetRef={"kind": "Deployment", "name": "api"}
     )
+
+
+def test_a_profile_shows_what_it_is_sized_by_and_the_last_decision(watched: Watched) -> None:
+    watched.profile("web")
+    assert watched.says_of("wp", "web", "Utilisation:")
+    held = audit("held", "hold-paused", 4)
+    watched.view.learn(held)
+    assert watched.says("wp", "web", "hold-paused")
+    watched.view.learn(msgspec.structs.replace(audit("applied", "demand", 6), tick=7))
+    assert watched.says_of("wp", "web", "payments/7/3/heuristic/2")
+    described = watched.kubectl("-n", _SPACE, "get", "wp", "web", "-o", "json")
+    decision = json.loads(described)["status"]["lastDecision"]
+    assert (decision["outcome"], decision["reason"]) == ("applied", "demand")
+    assert (decision["replicasBefore"], decision["replicas"]) == (4, 6)
 
 
 def test_a_second_profile_and_an_unknown_domain_are_refused_by_status(watched: Watched) -> None:

@@ -7,7 +7,7 @@ when the Commander does not answer.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -37,9 +37,7 @@ from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
 from schemas.model_judged import ModelJudged
 from schemas.model_promoted import ModelPromoted
-from schemas.scale_planned import ScalePlanned, Sums
 from services._kit.arrays import (
-    REASONS,
     abridged,
     binding_budget,
     directive_of,
@@ -56,7 +54,6 @@ from services._kit.levels import Levels, versions_at
 from services._kit.models import LoadedModel
 from services._kit.plausible import Pace
 from services._kit.state_codec import check_form, copied, refit
-from services._kit.ticks import POLICY, decision_id
 from services.soldier.advice import (
     MODEL,
     Advice,
@@ -66,15 +63,10 @@ from services.soldier.advice import (
     sample_of,
     watched,
 )
+from services.soldier.events import planned_event
 from services.soldier.state import SoldierState
 from services.soldier.transition import snapshot_of, transition
 
-_PLANNED: Final = {
-    "replicas": rows.REPLICAS,
-    "cpu_request": rows.CPU_REQUEST,
-    "memory_request": rows.MEMORY_REQUEST,
-}
-"""Columns of a plan, with their rows in the status."""
 _SOURCE: Final = "frames"
 """Name of a domain's only source of ticks."""
 _ALL_PARTS: Final = Parts()
@@ -321,7 +313,7 @@ class SoldierHandler(Handler[SoldierState]):
                 ours, weight = imagined(factors), self._weight(frame.domain)
                 beside = beside_heuristic(ours, imagined(None), status, signals.load, weight)
         plan, report = planned_with(factors, memory)
-        planned = _planned(frame, status, plan, report, memory, domain, budget, versions)
+        planned = planned_event(frame, status, plan, report, memory, domain, budget, versions)
         planned = msgspec.structs.replace(planned, fallback_reason=state.rollout.unavailable)
         # The kernels have updated `memory` in place; it is the copy that the next tick starts from.
         state = _closed(frame.tick, replace(state, names=names, memory=memory))
@@ -387,43 +379,3 @@ def _closed(tick: int, state: SoldierState) -> SoldierState:
     """The state after a tick that was planned, or that cannot be planned."""
     timeline = state.timeline.settled()
     return replace(state, closed=tick, waiting=None, since=None, timeline=timeline)
-
-
-def _planned(
-    frame: DomainObserved,
-    status: I32,
-    plan: Plan,
-    report: Report,
-    after_tick: SoldiersState,
-    domain: int,
-    budget: BudgetGranted | None,
-    versions: dict[str, str],
-) -> ScalePlanned:
-    before = {name: status[0, row] for name, row in _PLANNED.items()}
-    after = dict(zip(_PLANNED, (plan.replicas[0], plan.cpu[0], plan.memory[0]), strict=True))
-    changed = np.any([after[name] != before[name] for name in _PLANNED], axis=0)
-    epoch = -1 if budget is None else budget.epoch
-    # No sum is below zero, whatever a frame says of single apps: nobody could read the plan.
-    sums: dict[str, Any] = {
-        name: max(0.0, float(values[0, domain])) for name, values in report._asdict().items()
-    }
-    # The models sum in floats; the event counts apps in integers.
-    counts = {name: int(sums[name]) for name in ("apps", "at_risk")}
-    return ScalePlanned(
-        tick=frame.tick,
-        time=frame.time,
-        trace_id=frame.trace_id,
-        domain=frame.domain,
-        decision_id=decision_id(frame.domain, frame.tick, epoch),
-        epoch=epoch,
-        policy=POLICY,
-        apps=frame.apps,
-        reasons=[REASONS[code] for code in plan.reason[0].tolist()],
-        need=after_tick.memory.need[0].tolist(),
-        changes=int(changed.sum()),
-        sums=Sums(**sums | counts),
-        overruns=int(after_tick.overruns[0]),
-        versions=versions,
-        **{name: values.tolist() for name, values in after.items()},
-        **{f"{name}_before": values.tolist() for name, values in before.items()},
-    )

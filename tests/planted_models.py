@@ -201,8 +201,8 @@ def _spoiled(bad: str, source: str, value: str, result: str) -> tuple[list[Any],
     nodes = [node("ReduceSum", [source], "given", keepdims=0), node("Add", ["given", "ones"], "p0")]
     nodes += [node("MatMul", [f"p{n}", "mean"], f"p{n + 1}") for n in range(12)]
     nodes += [
-        node("ReduceSum", ["p12"], "late", keepdims=0), node("Mul", ["late", "zero"], "nothing"),
-        node("Add", [value, "nothing"], result),
+        node("ReduceSum", ["p12"], "late", keepdims=0), node("Mul", ["late", "zero"], "delay"),
+        node("Add", [value, "delay"], result),
     ]  # fmt: skip
     constants = np.ones((size, size)), np.full((size, size), 1.0 / size)
     return nodes, [weights("ones", constants[0]), weights("mean", constants[1])]

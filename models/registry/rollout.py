@@ -266,6 +266,9 @@ def given_up(rollout: Rollout, sha256: str, reason: str, tick: int, rules: Rules
     """Another part of the same service took this version back: so does this one."""
     candidate = rollout.candidate
     if candidate is not None and candidate.sha256 == sha256:
+        if rollout.stage == Stage.LOADING:
+            # It has decided nothing here, and there is nothing to return from.
+            return _without_candidate(rollout), Change("refused", candidate, reason)
         return _taken_back(rollout, reason, tick, rules)
     return failed(rollout, sha256, reason, tick, rules)
 

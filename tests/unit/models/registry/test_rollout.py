@@ -17,6 +17,7 @@ from models.registry.rollout import (
     Stage,
     chosen,
     failed,
+    given_up,
     loaded,
     observed,
     ordered,
@@ -91,6 +92,17 @@ def test_what_cannot_be_loaded_never_replaces_what_works() -> None:
     assert change == Change("refused", NEW, "is not signed")
     assert rollout.incumbent == OLD
     assert rollout.candidate is None
+
+
+def test_what_another_domain_refused_while_it_is_loaded_here_is_refused_without_a_lock() -> None:
+    rollout, _ = ordered(START, Order("1", NEW), 0)
+    rollout, change = given_up(rollout, NEW.sha256, "data: is not signed", 0, RULES)
+    assert change == Change("refused", NEW, "data: is not signed")
+    assert (rollout.incumbent, rollout.candidate, rollout.locked_until) == (OLD, None, -1)
+    taken, change = given_up(promoted(), NEW.sha256, "data: no number", 5, RULES)
+    assert change is not None
+    assert change.phase == "rolled-back"
+    assert taken.locked_until == 5 + RULES.lock_ticks
 
 
 def test_an_incumbent_that_cannot_be_loaded_after_a_restart_is_tried_again() -> None:

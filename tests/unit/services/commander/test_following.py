@@ -345,14 +345,26 @@ def test_weights_of_the_registry_count_in_rewards_and_comparisons(place: Place) 
     assert place.phases[-1] == "serving 1"
 
 
-def test_the_time_that_an_answer_may_take_can_be_changed_under_way(place: Place) -> None:
+def test_the_time_that_an_answer_may_take_can_be_changed_under_way(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_a_second(ask: Callable[[], Any], _now: object, most_s: float) -> tuple[Any, str]:
+        return ask(), "" if most_s >= 1.0 else f"took 1.000 s, over {most_s:g} s"
+
+    monkeypatch.setattr("services.commander.advice.timed", of_a_second)
     place.minutes(1, 1)
-    place.promote(commander_files(commander_network(bad="slow")), rules=SLOW_OK)
-    place.minutes(2, 3)
-    assert "took " not in place.bus.events(ModelJudged)[-1].reason
-
-
-SLOW_OK = RolloutRules(most_answer_seconds=5.0)
+    rules = RolloutRules(most_answer_seconds=1.0)
+    place.promote(commander_files(commander_network(headroom=0.99)), rules=rules)
+    place.minutes(2, 8)
+    assert place.phases[-1] == "serving 1"
+    (order,) = place.bus.events(ModelPromoted)
+    stricter = RolloutRules(most_answer_seconds=0.2)
+    place.bus.publish(
+        msgspec.structs.replace(order, rules=stricter, promoted_at="2026-11-20T15:00:00Z")
+    )
+    place.minutes(9, 10)
+    assert place.phases[-1] == "rolled-back"
+    assert "over 0.2 s" in place.bus.events(ModelJudged)[-1].reason
 
 
 def wrong_shape() -> dict[str, bytes]:

@@ -28,6 +28,12 @@ def test_pools_share_what_is_left_for_an_urgency() -> None:
     assert cut([4, 4], [0, 0], 6.0) == [[2, 2], [0, 0]]
 
 
+def test_money_for_one_node_pays_for_the_most_urgent_one() -> None:
+    """Rounded down, the pools' shares were nothing, and comfort got the money."""
+    assert cut([1, 1], [1, 0], 2.5) == [[1, 0], [0, 0]]
+    assert cut([0, 2], [3, 0], 3.5) == [[0, 1], [0, 0]]
+
+
 def test_a_cap_that_is_exceeded_pays_for_nothing() -> None:
     assert cut([4, 4], [1, 1], -3.0) == [[0, 0], [0, 0]]
 
@@ -44,6 +50,13 @@ def test_the_cap_is_never_exceeded(
     assert ((granted >= 0) & (granted <= requested)).all()
     paid = granted.sum(axis=2) @ price
     assert (paid <= np.maximum(left, 0.0) * (1 + 1e-9) + 1e-9).all()
+    is_cut = granted < requested
+    cut_of_urgency = is_cut.any(axis=1)
+    later = np.greater(np.cumsum(cut_of_urgency, axis=1), cut_of_urgency)[:, None]
+    # No node that is cut first could have been paid for, and nothing less urgent was.
+    cheapest = np.where(is_cut & ~later, price[None, :, None], np.inf).min(axis=(1, 2))
+    assert (paid + cheapest > np.maximum(left, 0.0) * (1 - 1e-9) - 1e-9).all()
+    assert not (granted * later * (price > 0.0)[None, :, None]).any()
     # Nothing is cut where all of it can be paid for.
     enough = requested.sum(axis=2) @ price <= left * (1 - 1e-9)
     assert (granted[enough] == requested[enough]).all()

@@ -160,19 +160,29 @@ class SafetyRules:
         _enforce_all(inputs, self._bounds, history, self._work, plan, overruns)
         return overruns
 
-    def fit_again(self, tick: I32, status: I32, load: F32, may_hold: F64, plan: Plan) -> None:
+    def fit_again(
+        self,
+        tick: I32,
+        status: I32,
+        load: F32,
+        may_hold: F64,
+        plan: Plan,
+        sizing: I32 | None = None,
+    ) -> None:
         """Cut what a plan adds to its budgets once more, after some of its decreases were held.
 
-        What those would have freed is not there. `may_hold` is [E, 2, D]. The other rules were
-        applied to the plan before, and holding parts of it breaks none of them.
+        What those would have freed is not there. `may_hold` is [E, 2, D], `sizing` [E, 2, A] are
+        the sizes of earlier ticks that the status may not show yet. The other rules were applied to
+        the plan before, and holding parts of it breaks none of them.
         """
-        apps = load.shape[1]
+        environments, apps = load.shape
         valid, free = np.zeros(apps, np.float32), np.zeros(apps, np.int8)
-        sizing = np.zeros((RESOURCES, apps), np.int32)
-        for e in range(tick.size):
+        if sizing is None:
+            sizing = np.zeros((environments, RESOURCES, apps), np.int32)
+        for e in range(environments):
             wishes = Wishes(plan.replicas[e], plan.cpu[e], plan.memory[e], plan.reason[e])
             now = Apps(int(tick[e]), status[e], valid, load[e], free)
-            _fit_again(wishes, now, self._bounds, may_hold[e], sizing, self._work)
+            _fit_again(wishes, now, self._bounds, may_hold[e], sizing[e], self._work)
 
 
 @kernel

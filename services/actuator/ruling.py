@@ -18,6 +18,7 @@ import numpy as np
 from models.cluster import rows
 from models.cluster.arrays import I32, Mask
 from models.cluster.plan import Plan, empty_plan
+from models.control.budget import allowed
 from models.control.change_history import ChangeHistory, FirstSizes
 from models.control.contradiction import UNREAD, contradicted
 from models.control.safety import SafetyRules
@@ -172,7 +173,7 @@ def rule(
     held[[*holds, *exact]] = True
     # 3. The safety rules cut the rest.
     sizes = FirstSizes(*first[:, None])
-    numbers = _enforced(case, wishes, held, apps, rules, history, sizes)
+    numbers = _enforced(case, wishes, held, apps, rules, history, sizes, limits)
     after: I32 = np.stack([numbers.replicas[0], numbers.cpu[0], numbers.memory[0]])
     reasons = _reasons(plan, numbers, bounded)
     for index, reason in holds.items():
@@ -181,7 +182,6 @@ def rule(
     for index, replicas in exact.items():
         after[0, index], reasons[index] = replicas, _OVERRIDE
     if limits is not None:
-        # The history has the whole step. That allows other decreases less, never more.
         after = limits.part(present, after)
     wanted = after.copy()
     # 5. The permissions have the last word, on the final numbers.
@@ -363,8 +363,9 @@ def _enforced(
     rules: SafetyRules,
     history: ChangeHistory,
     first: FirstSizes,
+    limits: StepLimits | None,
 ) -> Plan:
-    """What the rules leave of the wishes."""
+    """What the rules, and the target in one step, leave of the wishes."""
     plan, frame = case.plan, case.frame
     numbers = empty_plan(1, len(plan.apps), len(apps.pools))
     numbers.replicas[0], numbers.cpu[0], numbers.memory[0] = wishes
@@ -372,17 +373,18 @@ def _enforced(
     # Whatever is not zero counts as missing: doubt holds.
     missing = (np.array([frame.features["missing"]]) != 0.0).astype(np.float32)
     missing[0, case.contradicted] = 1.0
-    rules.step(
-        np.array([plan.tick], np.int32),
-        case.status,
-        missing,
-        load_row(frame.load_pods),
-        directive_of(case.budget, apps).budget,
-        history,
-        numbers,
-        held[None].astype(np.int8),
-        first,
-    )
+    tick, load = np.array([plan.tick], np.int32), load_row(frame.load_pods)
+    budget, resizing = directive_of(case.budget, apps).budget, history.sizing.copy()
+    still = held[None].astype(np.int8)
+    rules.step(tick, case.status, missing, load, budget, history, numbers, still, first)
+    if limits is not None:
+        whole = np.stack([numbers.replicas[0], numbers.cpu[0], numbers.memory[0]])
+        part = limits.part(case.present, whole)
+        if (part != whole).any():
+            # The history has the whole step. That allows other decreases less, never more. But
+            # smaller decreases free less than the increases of the plan need.
+            numbers.replicas[0], numbers.cpu[0], numbers.memory[0] = part
+            rules.fit_again(tick, case.status, load, allowed(budget, tick), numbers, resizing)
     return numbers
 
 

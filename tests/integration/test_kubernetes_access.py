@@ -155,7 +155,10 @@ def test_a_denied_write_is_refused_with_the_policys_words(installed: Installed) 
     assert "more than fourfold" in found.reasons[installed.app]
 
 
-@pytest.mark.parametrize("overlay", ["base", "overlays/kubernetes", "overlays/simulated"])
+@pytest.mark.parametrize(
+    "overlay",
+    ["base", "overlays/kubernetes", "overlays/simulated", "crds", "adoption", "topics"],
+)
 def test_the_api_server_admits_every_manifest(installed: Installed, overlay: str) -> None:
     kubectl = Kubectl(installed.cluster.lab.kubeconfig)
     said = kubectl("apply", "--dry-run=server", "-k", f"infra/k8s/{overlay}")

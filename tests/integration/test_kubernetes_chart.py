@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from services._kit.kubernetes.adoption import MANAGED
+from services.admin import release as admin
 from services.lab import build, controlplane
 from services.lab.controlplane import Lab
 from services.lab.manifests import CHART
 from tests.integration.conftest import require
 from tests.integration.lab_helpers import ROOT, Kubectl
+from tests.kubernetes_helpers import deployment
 
 _MONITORS = Path(__file__).parent / "servicemonitors.yaml"
 _OURS = "app.kubernetes.io/part-of=hirl-scale"
@@ -168,6 +171,34 @@ def test_an_upgrade_brings_definitions_that_are_missing_fields(release: Release)
     assert "saturation" not in json.dumps(release.stored("crd", crd))
     release.upgrade("--reuse-values")
     assert "saturation" in json.dumps(release.stored("crd", crd))
+
+
+def test_removing_the_release_restores_what_was_there(release: Release) -> None:
+    """In the order of the guide: adopted at 4, scaled to 6 as the actuator does, removed."""
+    manifest = Path(release.lab.home) / "shop.json"
+    manifest.write_text(json.dumps(deployment("checkout", 4, managed=False)))
+    release.kubectl("create", "namespace", "shop")
+    release.kubectl("create", "-f", str(manifest))
+    checkout = ["-n", "shop", "deployment", "checkout"]
+    release.upgrade("--reuse-values", "--set=mode=auto")
+    release.kubectl("annotate", *checkout, f"{MANAGED}=true")
+    # With the actuator's field manager; kubectl reads scales, which its account may not.
+    patch = ["--subresource=scale", "--type=merge", '--patch={"spec":{"replicas":6}}']
+    release.kubectl("patch", *checkout, *patch, "--field-manager=hirl:shop/1/3/heuristic/2")
+
+    def replicas() -> int:
+        found = json.loads(release.kubectl("get", *checkout, "-o", "json"))
+        return int(found["spec"]["replicas"])
+
+    assert replicas() == 6
+    release.upgrade("--reuse-values", "--set=mode=off")
+    kubectl = admin.Kubectl((f"--kubeconfig={release.lab.kubeconfig}",))
+    found = admin.adopted(kubectl)
+    admin.hand_back(kubectl, found, keep_replicas=False, dry_run=False)
+    release.helm("uninstall", "hirl")
+    assert replicas() == 4
+    _finish_removal(release, "hirl-room")
+    release.install()
 
 
 def test_removing_the_release_leaves_what_people_declared_and_nothing_else(

@@ -147,6 +147,15 @@ def test_sizes_come_with_their_rights_and_go_with_them(release: Release) -> None
         assert [release.exists(*one) for one in objects] == [wanted] * 4
 
 
+def test_an_upgrade_leaves_the_domains_that_the_collector_has_written(release: Release) -> None:
+    written = '--patch={"data":{"domains.yaml":"domains: []"}}'
+    release.kubectl("-n", "hirl", "patch", "configmap", "hirl-domains", "--type=merge", written)
+    release.upgrade("--reuse-values", "--set=mode=canary")
+    release.upgrade("--reset-then-reuse-values", "--set=mode=preview")
+    stored = release.stored("configmap", "hirl-domains")
+    assert stored["data"] == {"domains.yaml": "domains: []"}
+
+
 def test_an_upgrade_that_makes_no_sense_changes_nothing(release: Release) -> None:
     before = release.kubectl("-n", "hirl", "get", "deployment,configmap", "-o", "yaml")
     assert "/mode" in release.upgrade("--set=mode=automatic", check=False)

@@ -202,7 +202,16 @@ def test_the_collectors_account_writes_the_status_and_nothing_else(watched: Watc
     watched.profile("web")
     path = f"/apis/hirl.dev/v1alpha1/namespaces/{_SPACE}/workloadprofiles/web"
     headers = {"Content-Type": "application/merge-patch+json"}
-    for method, where in (("PATCH", path), ("DELETE", path), ("PATCH", "/api/v1/nodes/n/status")):
+    ours = "/api/v1/namespaces/hirl/configmaps"
+    for method, where in (
+        ("PATCH", path),
+        ("DELETE", path),
+        ("PATCH", "/api/v1/nodes/n/status"),
+        ("PATCH", f"{ours}/hirl-settings"),
+        ("DELETE", f"{ours}/hirl-domains"),
+        ("POST", ours),
+        ("PATCH", "/apis/apps/v1/namespaces/hirl/deployments/soldier"),
+    ):
         request = watched.account.request(method, where, None, b"{}", headers)
         assert watched.run(request).status == 403, where
 

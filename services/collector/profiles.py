@@ -54,7 +54,7 @@ class ProfileSpec(_Part, frozen=True):
 
     target_ref: Target
     domain: str
-    min_replicas: int = 1
+    min_replicas: int | None = None
     max_replicas: int | None = None
     slo: Promise = field(default_factory=Promise)
     saturation: float | None = None
@@ -150,6 +150,10 @@ def _judge(
         message = f"{kind} {name} has the label {DOMAIN}={app.declared.domain}: {label}"
         return Verdict(False, "DomainDiffers", message)
     declared = _with(app, profile.spec)
+    least, most = declared.min_replicas, declared.max_replicas
+    if most is not None and least > most:
+        message = f"at least {least} and at most {most} replicas, one by annotation: give both here"
+        return Verdict(False, "BoundsCross", message)
     message = f"declared as app {declared.app}"
     if not app.is_managed:
         message += "; in preview, because the workload lacks the annotation hirl.dev/managed=true"
@@ -159,6 +163,7 @@ def _judge(
 def _with(app: App, spec: ProfileSpec) -> AppDeclared:
     """The declaration with the fields of a profile."""
     given = {
+        "min_replicas": spec.min_replicas,
         "max_replicas": spec.max_replicas,
         "latency_target_s": spec.slo.latency_seconds,
         "saturation": spec.saturation,
@@ -169,7 +174,7 @@ def _with(app: App, spec: ProfileSpec) -> AppDeclared:
         "pause": spec.paused,
     }
     fields = {name: value for name, value in given.items() if value is not None}
-    return msgspec.structs.replace(app.declared, min_replicas=spec.min_replicas, **fields)
+    return msgspec.structs.replace(app.declared, **fields)
 
 
 def applied(apps: Iterable[App], verdicts: Iterable[Verdict]) -> list[App]:

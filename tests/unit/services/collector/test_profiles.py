@@ -59,11 +59,22 @@ def test_a_profile_declares_its_fields() -> None:
 
 
 def test_what_a_profile_leaves_out_stays_as_annotations_have_it() -> None:
-    given: dict[str, Any] = {"hirl.dev/latency-target-seconds": "0.5", "hirl.dev/mode": "canary"}
+    given: dict[str, Any] = {
+        "hirl.dev/latency-target-seconds": "0.5",
+        "hirl.dev/mode": "canary",
+        "hirl.dev/min-replicas": "5",
+    }
     annotated = app(**given)
     declared = judge(profile(), apps=(annotated,))["web"].declared
     assert declared is not None
     assert (declared.latency_target_s, declared.mode, declared.max_replicas) == (0.5, "canary", 40)
+    assert declared.min_replicas == 5
+
+
+def test_bounds_that_cross_those_of_the_annotations_are_refused() -> None:
+    annotated: dict[str, Any] = {"hirl.dev/min-replicas": "50"}
+    verdict = judge(profile(), apps=(app(**annotated),))["web"]
+    assert (verdict.accepted, verdict.reason, verdict.declared) == (False, "BoundsCross", None)
 
 
 @pytest.mark.parametrize("other", [{"managed": False}, {"hirl.dev/min-replicas": "few"}])

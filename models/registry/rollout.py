@@ -217,7 +217,8 @@ def loaded(rollout: Rollout, sha256: str, problem: str, tick: int, rules: Rules)
 
 def observed(rollout: Rollout, sample: Sample, tick: int, rules: Rules) -> Moved:
     """Add a decision of the candidate: move on, stay, or take it back."""
-    if rollout.stage not in (Stage.SHADOW, Stage.CANARY) or tick <= rollout.tick:
+    # Seen before. An earlier tick is a clock that was set back: it is judged like any other.
+    if rollout.stage not in (Stage.SHADOW, Stage.CANARY) or tick == rollout.tick:
         return rollout, None
     if sample.fault:
         return _taken_back(rollout, sample.fault, tick, rules)
@@ -254,6 +255,8 @@ def failed(rollout: Rollout, sha256: str, problem: str, tick: int, rules: Rules)
     bad = next((ref for ref in decides if ref is not None and ref.sha256 == sha256), None)
     if bad is None:
         return rollout, None
+    if rollout.candidate is not None and rollout.candidate != bad:
+        problem += f"; {rollout.candidate.name} is withdrawn with it"
     if bad == rollout.incumbent:
         rollout = _with_incumbent(rollout, rollout.previous)
     rollout = replace(

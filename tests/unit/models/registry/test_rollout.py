@@ -157,6 +157,15 @@ def test_an_order_seen_twice_or_a_tick_seen_twice_changes_nothing() -> None:
     assert observed(rollout, Sample(), 1, RULES) == (rollout, None)
 
 
+def test_a_fault_after_the_clock_was_set_back_takes_it_back_like_any_other() -> None:
+    rollout, _ = play(promoted(), range(100_000, 100_005))
+    assert rollout.stage == Stage.CANARY
+    rollout, change = observed(rollout, Sample("NaN"), 7, RULES)
+    assert change is not None
+    assert (change.phase, change.reason) == ("rolled-back", "NaN")
+    assert rollout.candidate is None
+
+
 def test_a_rollback_is_obeyed_at_once_whatever_the_stage() -> None:
     for tick in (1, 4, 8, 20):
         rollout, _ = play(promoted(), range(1, tick))

@@ -61,8 +61,9 @@ class Discount(msgspec.Struct, frozen=True, kw_only=True):
         # A better world allows to look farther ahead.
         direction = 1.0 if rise > fall else -1.0
         value = min(HIGH, max(LOW, self.value + direction * STEP * confidence))
-        # What follows is compared with the new world, not with the old one.
-        return Discount(value=value, mean=returns, variance=self.variance, since=0)
+        # What follows is compared with the new world, not with the old one. It is as noisy, as far
+        # as anybody knows: from a few returns alone the noise would look like the next change.
+        return Discount(value=value, mean=returns, variance=self.variance, seen=1, since=0)
 
     def _learned(self, returns: float, rise: float, fall: float) -> "Discount":
         share = max(MEMORY, 1.0 / (self.seen + 1))

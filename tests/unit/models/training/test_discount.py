@@ -36,6 +36,13 @@ def test_a_world_that_turned_worse_shortens_the_horizon_and_a_better_one_lengthe
         assert 0.8 * STEP <= sign * moved <= STEP + 1e-12
 
 
+def test_a_change_forgets_the_old_mean_and_keeps_what_is_known_of_the_noise() -> None:
+    course = played([*noise(15), *noise(3, -1.0, seed=1)])
+    at = changes(course)[-1]
+    assert course[at].mean == noise(3, -1.0, seed=1)[0]
+    assert all(one.variance > 0.3 * course[at].variance for one in course[at + 1 :])
+
+
 def test_after_a_change_the_clip_is_wider_for_three_iterations() -> None:
     course = played([*noise(15), -1.0, *noise(6, -1.0)])
     at = changes(course)[-1]

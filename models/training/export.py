@@ -21,6 +21,8 @@ from models.registry.manifest import SAMPLES
 TOLERANCE: Final = 1e-3
 _STATES: Final = 100
 """Random states that the export is compared on."""
+_FAR: Final = 3.0
+"""Largest random input; their ranges end at 5."""
 _PORTS: Final = {"commander": (INPUTS, OUTPUTS), "soldier": (SOLDIER_INPUTS, SOLDIER_OUTPUTS)}
 _OPSET: Final = 18
 
@@ -34,7 +36,7 @@ def export(agent: str, network: nn.Module, path: Path) -> float:
         for port in inputs
     )
     torch.onnx.export(
-        network.eval(), _random(inputs, 3, 7, 2), path,
+        network.eval(), _tensors(_random(inputs, 3, 7, 2)), path,
         input_names=[port.name for port in inputs],
         output_names=[port.name for port in outputs],
         dynamic_shapes=shapes, opset_version=_OPSET, dynamo=True, external_data=False,
@@ -53,32 +55,33 @@ def _axes(inputs: tuple[Port, ...]) -> list[str]:
     return sorted({axis for port in inputs for axis in port.shape if isinstance(axis, str)})
 
 
-def _random(inputs: tuple[Port, ...], seed: int, domains: int, pools: int) -> tuple[Tensor, ...]:
-    """States with other numbers of everything."""
-    generator = torch.Generator().manual_seed(seed)
+def _random(
+    inputs: tuple[Port, ...], seed: int, domains: int, pools: int, rows: int | None = None
+) -> dict[str, NDArray[np.float32]]:
+    """States with numbers of everything."""
+    random = np.random.default_rng(seed)
     # More than one row: torch.export would treat a single one as a constant.
-    sizes = {"rows": 2 + seed % 3, "domains": domains, "pools": pools}
-    return tuple(
-        torch.randn([sizes[one] if isinstance(one, str) else one for one in port.shape],
-                    generator=generator)
-        for port in inputs
-    )  # fmt: skip
+    sizes = {"rows": rows or 2 + seed % 3, "domains": domains, "pools": pools}
+    found = {}
+    for port in inputs:
+        shape = [sizes[one] if isinstance(one, str) else one for one in port.shape]
+        values = random.uniform(max(port.low, -_FAR), min(port.high, _FAR), shape)
+        if port.name == "cores":
+            # Of a domain they sum to 1: otherwise its limit would leave no room for anything.
+            values = values / values.sum(axis=-1, keepdims=True)
+        found[port.name] = values.astype(np.float32)
+    return found
 
 
 def _answered(network: nn.Module, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Samples:
     """Random states with the network's answers."""
-    random = np.random.default_rng(0)
-    states = {
-        port.name: random.uniform(-1.0, 1.0, _lengths(port.shape)).astype(np.float32)
-        for port in inputs
-    }
-    answers = _answers(network, tuple(map(torch.from_numpy, states.values())))
+    states = _random(inputs, 0, 5, 3, _STATES)
+    answers = _answers(network, _tensors(states))
     return Samples(states, {port.name: one for port, one in zip(outputs, answers, strict=True)})
 
 
-def _lengths(axes: tuple[str | int, ...]) -> list[int]:
-    sampled = {"rows": _STATES, "domains": 5, "pools": 3}
-    return [axis if isinstance(axis, int) else sampled[axis] for axis in axes]
+def _tensors(states: dict[str, NDArray[np.float32]]) -> tuple[Tensor, ...]:
+    return tuple(map(torch.from_numpy, states.values()))
 
 
 def _answers(network: nn.Module, given: tuple[Tensor, ...]) -> list[NDArray[np.float32]]:
@@ -94,8 +97,7 @@ def _difference(
     worst = 0.0
     for state in range(_STATES):
         given = _random(inputs, state, 1 + state % 12, 1 + state % 5)
-        feed = {port.name: one.numpy() for port, one in zip(inputs, given, strict=True)}
-        found = session.run([port.name for port in outputs], feed)
-        for mine, theirs in zip(found, _answers(network, given), strict=True):
+        found = session.run([port.name for port in outputs], given)
+        for mine, theirs in zip(found, _answers(network, _tensors(given)), strict=True):
             worst = max(worst, float(np.abs(mine - theirs).max()))
     return worst

@@ -8,7 +8,10 @@ import pytest
 
 from models.policies.artefact import SoldierSession
 from models.policies.contract import CPU_SPAN, MEMBERS, NO_STEP, SOLDIER_INPUTS, STEPS
+from models.policies.packing import manifest_of
 from models.policies.soldier_inputs import SoldierInputs
+from models.registry.load import read_samples
+from models.registry.manifest import SAMPLES
 from models.training.args import SOLDIER
 
 torch = pytest.importorskip("torch", reason="training needs torch: run `make test-train`")
@@ -128,6 +131,11 @@ def test_the_export_answers_alike_for_a_domain_whichever_domains_are_beside_it(
 ) -> None:
     agent = wild()
     assert export("soldier", agent.exported, tmp_path / "s.onnx") <= TOLERANCE
+    manifest = manifest_of("soldier-policy", (tmp_path / "s.onnx").read_bytes())
+    samples = read_samples((tmp_path / SAMPLES).read_bytes(), manifest, "x")
+    # The states that it was compared on leave some room for larger pods, not all or none.
+    cpu = samples.outputs["cpu"]
+    assert float(((cpu > 1.0) & (cpu < CPU_SPAN)).mean()) > 0.1
     session = SoldierSession(tmp_path / "s.onnx")
     inputs = SoldierInputs(**{
         name: values.numpy().reshape(2, 12, *values.shape[1:])

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from models.cluster import rows
 from models.cluster.plan import Plan, Reason
 from models.compare.breakers import Breakers
@@ -42,9 +44,20 @@ class Decided(NamedTuple):
     values: dict[str, Values]
 
 
-def match_of(apps: int, seed: int, scenario: str = SCENARIO, controller: str = CONTROLLER) -> Match:
+def match_of(
+    apps: int,
+    seed: int,
+    scenario: str = SCENARIO,
+    controller: str = CONTROLLER,
+    insured: frozenset[str] = frozenset(),
+) -> Match:
     """A world and its controller; equal for equal arguments."""
     cluster = with_apps(load_sim_cluster(), apps)
+    domains = tuple(
+        msgspec.structs.replace(domain, survive="zone" if domain.name in insured else "none")
+        for domain in cluster.domains
+    )
+    cluster = msgspec.structs.replace(cluster, domains=domains)
     return enter(controller, cluster, load_scenario(scenario, cluster), [seed])
 
 

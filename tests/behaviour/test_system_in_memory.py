@@ -43,12 +43,14 @@ SERVICES = tuple(handler.name for handler in HANDLERS)
 DECISIONS = (ScalePlanned, BudgetGranted, CapacityRequested, DemandForecast)
 
 
-def compare(system: MemorySystem, ticks: int = TICKS) -> str | None:
+def compare(
+    system: MemorySystem, ticks: int = TICKS, insured: frozenset[str] = frozenset()
+) -> str | None:
     """The first difference to the in-process run; None when there is none."""
     for _ in islice(system.ticks(), ticks):
         pass
     found = decided_by_events([e for kind in DECISIONS for e in system.bus.events(kind)])
-    for decided in islice(decided_in_process(match_of(APPS, SEED)), ticks):
+    for decided in islice(decided_in_process(match_of(APPS, SEED, insured=insured)), ticks):
         difference = first_difference(decided.values, found.get(decided.tick, {}))
         if difference is not None:
             return f"tick {decided.tick}: {difference}"
@@ -61,6 +63,14 @@ def system(modes: Modes | None = None) -> MemorySystem:
 
 def test_services_decide_bit_for_bit_as_the_in_process_run() -> None:
     assert compare(system()) is None
+
+
+def test_services_insure_bit_for_bit_as_the_in_process_run() -> None:
+    insured = frozenset({"fraud"})
+    running = MemorySystem(match_of(APPS, SEED, insured=insured).world)
+    assert compare(running, insured=insured) is None
+    budgets = running.bus.events(BudgetGranted)
+    assert {budget.domain for budget in budgets if budget.insured_headroom > 0.0} == insured
 
 
 @pytest.mark.skipif(not (SHIPPED / CARD).exists(), reason="no trained forecaster is shipped")

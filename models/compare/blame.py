@@ -117,17 +117,17 @@ class Replays:
         return cost
 
     def _controller(self, ideal: Ideal, world: World) -> Heuristic:
-        told = _Told(world, self._known)
+        advisers = _IdealAdvisers(world, self._known)
         best = Heuristic(
             world.inventory, world.layout.pools, tuned_parameters(), Parts(),
-            Advisers(told.commander, told.soldier),
+            Advisers(advisers.commander, advisers.soldier),
         )  # fmt: skip
         return self._fork.given.borrowing(
             best, commander="commander" in ideal, soldiers="soldiers" in ideal
         )
 
 
-class _Told:
+class _IdealAdvisers:
     """The advisers of ideal parts."""
 
     def __init__(self, world: World, known: Known) -> None:

@@ -4,9 +4,10 @@ One slow answer shows a stall of the machine as often as a slow model, and decis
 apart: too rare to wait for more of them. So a slow model is asked the same again at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from statistics import median
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 A = TypeVar("A")
 
@@ -31,3 +32,41 @@ def timed(ask: Callable[[], A], now: Callable[[], float], most_s: float) -> tupl
             return answer, ""
         if slow > MOST_TIMES // 2 or sum(seconds) + seconds[-1] > LONGEST_S:
             return answer, f"took {median(seconds):.3f} s, over {most_s:g} s"
+
+
+class Named(Protocol):
+    """A model that can be named."""
+
+    @property
+    def name(self) -> str:
+        """What decisions carry."""
+        ...
+
+
+P = TypeVar("P", bound=Named)
+
+
+def answer_of(
+    model: P, ask: Callable[[P], A], now: Callable[[], float], most_s: float
+) -> tuple[A | None, str]:
+    """An answer in time, or why there is none."""
+    try:
+        found, slow = timed(partial(ask, model), now, most_s)
+    except Exception as error:  # noqa: BLE001  whatever went wrong, somebody else decides
+        return None, f"{model.name}: {' '.join(str(error).split())[:200] or type(error).__name__}"
+    return (None, f"{model.name}: {slow}") if slow else (found, "")
+
+
+def first_answer(
+    models: Iterable[P | None], ask: Callable[[P], A], now: Callable[[], float], most_s: float
+) -> tuple[A | None, str, str]:
+    """The answer of the first model that can, its name, and why an earlier one could not."""
+    problem = ""
+    for model in models:
+        if model is None:
+            continue
+        found, fault = answer_of(model, ask, now, most_s)
+        if found is not None:
+            return found, model.name, problem
+        problem = problem or fault
+    return None, "", problem

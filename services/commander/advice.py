@@ -27,7 +27,7 @@ from models.policies.outputs import Answer
 from models.registry.drift import Reference, Seen
 from models.registry.load import Artefact
 from models.registry.rollout import Sample
-from services._kit.answering import timed
+from services._kit.answering import answer_of, first_answer
 from services._kit.following import Deciding
 
 MODEL: Final = "commander"
@@ -97,11 +97,16 @@ def advise(
 ) -> Advice:
     """Ask the incumbent, and the candidate beside it."""
     domains = deciding.applied.size
-    incumbent, name, problem = _of_incumbent(deciding, asked, domains, now, most_s)
+
+    def ask(policy: Policy) -> Residual:
+        return _full(policy.ask(*asked), domains)
+
+    found, name, problem = first_answer((deciding.incumbent, deciding.spare), ask, now, most_s)
+    incumbent = _full(neutral(1), domains) if found is None else found
     advice = Advice(incumbent, (name,) * domains, incumbent, None, "", problem)
     if deciding.candidate is None:
         return advice
-    candidate, fault = _answer(deciding.candidate, asked, domains, now, most_s)
+    candidate, fault = answer_of(deciding.candidate, ask, now, most_s)
     if candidate is None:
         return advice._replace(fault=fault)
     applied = deciding.applied
@@ -165,40 +170,6 @@ def over_cap(spend_per_hour: Sequence[float], cap: float, most: float) -> str:
     if mean <= most * cap:
         return ""
     return f"the mean cost of {len(spend_per_hour)} min is {mean / cap:.1%} of the spend cap"
-
-
-def _of_incumbent(
-    deciding: Deciding[Policy],
-    asked: Asked,
-    domains: int,
-    now: Callable[[], float],
-    most_s: float,
-) -> tuple[Residual, str, str]:
-    """The incumbent's residual, else the spare's, else none; whose it is, and the problem."""
-    problem = ""
-    for policy in (deciding.incumbent, deciding.spare):
-        if policy is None:
-            continue
-        found, fault = _answer(policy, asked, domains, now, most_s)
-        if found is not None:
-            return found, policy.name, problem
-        problem = problem or fault
-    return _full(neutral(1), domains), "", problem
-
-
-def _answer(
-    policy: Policy,
-    asked: Asked,
-    domains: int,
-    now: Callable[[], float],
-    most_s: float,
-) -> tuple[Residual | None, str]:
-    try:
-        answer, slow = timed(lambda: policy.ask(*asked), now, most_s)
-        found = _full(answer, domains)
-    except Exception as error:  # noqa: BLE001  whatever went wrong, somebody else decides
-        return None, f"{policy.name}: {' '.join(str(error).split())[:200] or type(error).__name__}"
-    return (None, f"{policy.name}: {slow}") if slow else (found, "")
 
 
 def _full(residual: Residual, domains: int) -> Residual:

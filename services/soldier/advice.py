@@ -23,7 +23,7 @@ from models.policies.soldier_inputs import SoldierInputs
 from models.registry.drift import Reference, Seen, Values
 from models.registry.load import Artefact
 from models.registry.rollout import Sample
-from services._kit.answering import timed
+from services._kit.answering import answer_of, first_answer
 from services._kit.following import Deciding
 
 if TYPE_CHECKING:
@@ -94,11 +94,14 @@ def advise(
     most_s: float,
 ) -> Advice:
     """Ask the incumbent, and the candidate beside it."""
-    incumbent, versions, problem = _of_incumbent(deciding, ask, now, most_s)
+    found, name, problem = first_answer((deciding.incumbent, deciding.spare), ask, now, most_s)
+    alone = np.ones((1, deciding.applied.size), np.float32)
+    incumbent = AppFactors(alone, alone) if found is None else found
+    versions = {MODEL: name} if name else {}
     advice = Advice(incumbent, versions, incumbent, None, "", problem)
     if deciding.candidate is None:
         return advice
-    candidate, fault = _answer(deciding.candidate, ask, now, most_s)
+    candidate, fault = answer_of(deciding.candidate, ask, now, most_s)
     if candidate is None:
         return advice._replace(fault=fault)
     applied, name = deciding.applied, deciding.candidate.name
@@ -119,35 +122,6 @@ def _mixed(applied: Mask, ours: F32, theirs: F32) -> F32:
 
 def _copied(answer: Mapping[str, F32]) -> Answer:
     return {name: values.copy() for name, values in answer.items()}
-
-
-def _of_incumbent(
-    deciding: Deciding[Policy],
-    ask: Callable[[Policy], AppFactors],
-    now: Callable[[], float],
-    most_s: float,
-) -> tuple[AppFactors, dict[str, str], str]:
-    """The incumbent's factors, else the spare's, else none; whose they are, and the problem."""
-    problem = ""
-    for policy in (deciding.incumbent, deciding.spare):
-        if policy is None:
-            continue
-        found, fault = _answer(policy, ask, now, most_s)
-        if found is not None:
-            return found, {MODEL: policy.name}, problem
-        problem = problem or fault
-    alone = np.ones((1, deciding.applied.size), np.float32)
-    return AppFactors(alone, alone), {}, problem
-
-
-def _answer(
-    policy: Policy, ask: Callable[[Policy], AppFactors], now: Callable[[], float], most_s: float
-) -> tuple[AppFactors | None, str]:
-    try:
-        found, slow = timed(lambda: ask(policy), now, most_s)
-    except Exception as error:  # noqa: BLE001  whatever went wrong, somebody else decides
-        return None, f"{policy.name}: {' '.join(str(error).split())[:200] or type(error).__name__}"
-    return (None, f"{policy.name}: {slow}") if slow else (found, "")
 
 
 def watched(

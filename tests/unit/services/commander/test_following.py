@@ -350,7 +350,7 @@ def test_the_time_that_an_answer_may_take_can_be_changed_under_way(
     def of_a_second(ask: Callable[[], Any], _now: object, most_s: float) -> tuple[Any, str]:
         return ask(), "" if most_s >= 1.0 else f"took 1.000 s, over {most_s:g} s"
 
-    monkeypatch.setattr("services.commander.advice.timed", of_a_second)
+    monkeypatch.setattr("services._kit.answering.timed", of_a_second)
     place.minutes(1, 1)
     rules = RolloutRules(most_answer_seconds=1.0)
     place.promote(commander_files(commander_network(headroom=0.99)), rules=rules)

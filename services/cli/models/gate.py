@@ -139,12 +139,12 @@ def check_passes(
 
 
 def _measured(artefact: Artefact, evidence: Evidence) -> Evidence:
-    """With parity and decision time of the samples, if there are any."""
+    """With parity and decision time of the samples; without samples nobody measured them."""
     from models.registry.parity import difference  # noqa: PLC0415  loads numpy only when called
     from models.registry.session import Fault, Session  # noqa: PLC0415  loads onnxruntime
 
     if artefact.samples is None:
-        return evidence
+        return msgspec.structs.replace(evidence, parity=None, states=0, decision_ms=None)
     session, samples = Session(artefact), artefact.samples
     rows = {tensor.name for tensor in artefact.manifest.inputs if tensor.shape[:1] == [ROWS]}
     one = {n: values[:1] if n in rows else values for n, values in samples.inputs.items()}

@@ -184,6 +184,23 @@ def test_evidence_about_another_artefact_promotes_nothing(place: Path) -> None:
         assert {one["name"]: one["passed"] for one in checks}["subject"] is passed
 
 
+def test_a_claim_to_parity_is_no_measurement_where_there_are_no_samples(place: Path) -> None:
+    files = commander_files(commander_network(), None)
+    (place / "model").mkdir()
+    for name, data in files.items():
+        (place / "model" / name).write_bytes(data)
+    assert run(["models", "add", str(place / "model"), "--key", str(place / "release.key")]) == 0
+    version = read_manifest(files[MANIFEST], "x").version
+    claims = {"artefact": version, "parity": 0.0, "states": 1000, "decision_ms": 0.1}
+    (place / "evidence.json").write_text(json.dumps(claims))
+    options = ("--evidence", str(place / "evidence.json"), "--json", str(place / "verdict.json"))
+    assert run(["models", "evaluate", version[:12], *options]) == 1
+    checks = json.loads((place / "verdict.json").read_text())["checks"]
+    passed = {one["name"] for one in checks if one["passed"]}
+    assert "subject" in passed
+    assert passed.isdisjoint({"parity", "decision time"})
+
+
 SCENARIOS = ["calm", "sale", "cascade"]
 BASE = np.random.default_rng(0).uniform(900, 1100, (3, 10))
 MINUTES = np.random.default_rng(1).uniform(18, 22, (3, 10))

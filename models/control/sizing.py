@@ -219,7 +219,8 @@ def wish_replicas(
         elif spare and is_steady(features, app) and urgency[d] < _URGENT:
             wanted[app], reason[app] = math.ceil(kept), _IN
         else:
-            hold = _STABILISING if spare else _IN_TOLERANCE
+            fewer = need[app] * (_ONE + damping.margin) < now * (_ONE - damping.dead_band_in)
+            hold = _STABILISING if fewer else _IN_TOLERANCE
             reason[app] = _NO_METRICS if features[_MISSING, app] != _ZERO else hold
             wanted[app] = current[app]
 

@@ -69,9 +69,13 @@ class Held:
         }
         self.place.create("/api/v1/nodes", body)
 
-    def add_pod(self, name: str, node: str, **labels: str) -> None:
+    def add_pod(self, name: str, node: str, owner: str = "", **labels: str) -> None:
+        meta: dict[str, Any] = {"name": f"{self.pool}-{name}", "labels": labels}
+        if owner:
+            own = {"apiVersion": "v1", "kind": owner, "name": "owner", "uid": f"uid-{name}"}
+            meta["ownerReferences"] = [own]
         body = {
-            "metadata": {"name": f"{self.pool}-{name}", "labels": labels},
+            "metadata": meta,
             "spec": {
                 "nodeName": f"{self.pool}-{node}",
                 "containers": [{"name": "app", "image": "app"}],
@@ -121,6 +125,14 @@ class RoomSuite:
         pool.add_pod("room", "a", **{PLACEHOLDER: pool.pool})
         pool.add_pod("web", "b")
         pool.until(3, occupied=1)
+        assert pool.replicas() == 2
+
+    def test_pods_that_every_node_has_leave_it_free(self, held: Callable[..., Held]) -> None:
+        pool = held()
+        for name, owner in (("a", "DaemonSet"), ("b", "Node"), ("c", "ReplicaSet")):
+            pool.add_node(name)
+            pool.add_pod(name, name, owner)
+        pool.until(3, ready=3, occupied=1)
         assert pool.replicas() == 2
 
     def test_nodes_that_take_no_pods_do_not_count(self, held: Callable[..., Held]) -> None:

@@ -25,6 +25,8 @@ _MANAGER: Final = "hirl-provisioner"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGY: Final = "buffer.x-k8s.io/active-capacity"
+_FIXED: Final = frozenset({"DaemonSet", "Node"})
+"""Owners of pods that come with a node. A node owns its static pods, such as kube-proxy."""
 _START_S: Final = 20.0
 _TTL_S: Final = 30.0
 
@@ -37,8 +39,8 @@ class _NodeSeen(NamedTuple):
 
 class _PodSeen(NamedTuple):
     node: str
-    is_ours: bool
-    """A placeholder, or a DaemonSet's: neither makes a node occupied."""
+    is_free: bool
+    """A placeholder, or one that its node has anyway: neither makes a node occupied."""
 
 
 class Object(NamedTuple):
@@ -107,7 +109,7 @@ class KubernetesCapacity:
         ready = {
             one.name for one in self._nodes.objects.values() if one.pool == pool and one.takes_pods
         }
-        busy = {one.node for one in self._pods.objects.values() if not one.is_ours}
+        busy = {one.node for one in self._pods.objects.values() if not one.is_free}
         occupied = len(ready & busy)
         chunks = chunks_for(wanted.nodes, occupied)
         problem = ""
@@ -233,5 +235,5 @@ def _node_of(node: Node, label: str) -> _NodeSeen | None:
 def _pod_of(pod: Pod) -> _PodSeen | None:
     if not pod.spec.node_name or pod.is_ended:
         return None
-    daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
-    return _PodSeen(pod.spec.node_name, daemon or PLACEHOLDER in pod.metadata.labels)
+    fixed = any(owner.kind in _FIXED for owner in pod.metadata.owner_references)
+    return _PodSeen(pod.spec.node_name, fixed or PLACEHOLDER in pod.metadata.labels)

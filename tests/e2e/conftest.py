@@ -29,6 +29,14 @@ def _sockets_may_leak() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    """The same for fixtures: some run a whole system before they yield."""
+    with _sockets_may_leak():
+        yield
+        gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def _no_warnings_of_sockets() -> Iterator[None]:
     with _sockets_may_leak():

@@ -36,7 +36,7 @@ def test_a_factor_of_1_makes_no_difference() -> None:
     assert set(found.values()) == {0.0}
 
 
-def test_smaller_pods_violate_more_and_only_after_the_decision() -> None:
+def test_fewer_pods_violate_more_and_j_counts_both_sides() -> None:
     found = differences(1, 8, "need=0.5")
     assert found["weighted minutes"] > 0
     assert found["J"] == pytest.approx(found["weighted minutes"] + found["node-hours"])

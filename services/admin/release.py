@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ _SIZES: Final = "hirl-sizes"
 """The ConfigMap of the chart with sizes for new pods."""
 _AT_A_TIME: Final = 8
 _PLURALS: Final = {kind: plural for plural, kind in KINDS.items()}
+R = TypeVar("R")
 _ATTEMPTS: Final = 5
 """A workload that changes in between is read again."""
 
@@ -58,6 +59,7 @@ class Release(NamedTuple):
     """None: the present number stays."""
     reason: str
     patch: dict[str, Any]
+    is_done: bool = True
 
 
 class Kubectl(NamedTuple):
@@ -81,8 +83,8 @@ class Kubectl(NamedTuple):
 def adopted(kubectl: Kubectl, namespace: str = "") -> list[Typed]:
     """Workloads with our annotation."""
     where = ["--namespace", namespace] if namespace else ["--all-namespaces"]
-    found = _read(kubectl, "deployments,statefulsets", *where, "--selector", DOMAIN)
-    return [one for one in found if one.metadata.annotations.get(MANAGED) == "true"]
+    found = _read(kubectl, _List, "deployments,statefulsets", *where, "--selector", DOMAIN)
+    return [one for one in found.items if one.metadata.annotations.get(MANAGED) == "true"]
 
 
 def release_of(found: Typed, *, keep_replicas: bool = False) -> Release:
@@ -122,7 +124,8 @@ def hand_back(
     work = partial(_hand_back, kubectl, keep_replicas=keep_replicas, dry_run=dry_run)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         done = list(pool.map(work, found))
-    _remove_sizes(kubectl, found, ["--dry-run=server"] if dry_run else [])
+    ours = [one for one, end in zip(found, done, strict=True) if end.is_done]
+    _remove_sizes(kubectl, ours, ["--dry-run=server"] if dry_run else [])
     return done
 
 
@@ -150,18 +153,23 @@ def _hand_back(kubectl: Kubectl, found: Typed, *, keep_replicas: bool, dry_run: 
             kubectl("patch", *place, *words, *dry)
         except InputError as error:
             if "Conflict" not in str(error) or attempt == _ATTEMPTS - 1:
-                return one._replace(restored=None, reason=f"failed: {error}")
-            (found,) = _read(kubectl, *place)
+                return _failed(one, error)
         else:
             return one
+        try:
+            found = _read(kubectl, Typed, *place)
+        except InputError as error:
+            return _failed(one, error)
     raise AssertionError("the last attempt returns")
 
 
-def _read(kubectl: Kubectl, *what: str) -> list[Typed]:
+def _failed(one: Release, error: InputError) -> Release:
+    return one._replace(restored=None, is_done=False, reason=f"failed: {error}")
+
+
+def _read(kubectl: Kubectl, form: type[R], *what: str) -> R:
     text = kubectl("get", *what, "--show-managed-fields", "--output=json")
     try:
-        if '"items"' in text:
-            return msgspec.json.decode(text, type=_List).items
-        return [msgspec.json.decode(text, type=Typed)]
+        return msgspec.json.decode(text, type=form)
     except MALFORMED as error:
         raise InputError(f"kubectl: unexpected output: {error}") from None

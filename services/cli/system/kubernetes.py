@@ -39,7 +39,7 @@ def release(
     console = plain_console()
     for one in done:
         console.print(_line(one))
-    failed = sum(one.reason.startswith("failed") for one in done)
+    failed = sum(not one.is_done for one in done)
     verb = "would be handed back" if dry_run else "handed back"
     console.print(f"{len(done) - failed} of {len(done)} workload(s) {verb}")
     if json:

@@ -19,7 +19,7 @@ BUS ?= kafka
 MINUTES ?= 60
 FUZZ_EXAMPLES ?= 20000
 
-.PHONY: help setup run test test-pure test-real test-integration test-e2e test-integration-aside test-e2e-aside test-train-aside warm lab-build lab checks train-env test-train train-forecaster test-lock-step test-containers test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
+.PHONY: help setup run test test-pure test-real test-integration test-e2e test-integration-aside test-e2e-aside test-train-aside warm lab-build lab lab-nodes checks train-env test-train train-forecaster test-lock-step test-containers test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
 	docs manifests bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -87,6 +87,12 @@ lab: lab-build ## on a real API server: 1,000 changes under kills, 1,550 Deploym
 		$(BIN)/pytest -q -o log_cli=true --log-cli-level=INFO tests/integration/test_kubernetes_kills.py \
 		tests/integration/test_kubernetes_service.py tests/integration/test_kubernetes_speed.py \
 		tests/integration/test_kubernetes_collector.py
+
+# Karpenter listens on all interfaces: in a network namespace of its own nobody reaches it.
+lab-nodes: setup ## the provisioner under a real Karpenter (20 minutes the first time)
+	@$(BIN)/hirl lab build --all
+	@unshare --net --map-root-user sh -c 'ip link set lo up && HIRL_LAB_ALONE=1 HIRL_REQUIRE_REAL=1 \
+		$(BIN)/pytest -q -o log_cli=true --log-cli-level=INFO tests/integration/test_kubernetes_karpenter.py'
 
 # Compile kernels once before parallel runs, which would each compile them.
 warm: setup

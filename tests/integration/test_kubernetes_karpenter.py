@@ -1,7 +1,8 @@
 """The whole provisioner with CapacityBuffers under a real Karpenter, whose KWOK provider makes the
 nodes: the most urgent requests of all pools first, and what is no longer valid goes again.
 
-Karpenter listens on all interfaces, so this runs in a network namespace of its own: `make lab-nodes`.
+Karpenter listens on all interfaces, so this runs in a network namespace of its own, by
+`make lab-nodes`.
 Nobody runs the nodes; the tests say that they are ready.
 """
 

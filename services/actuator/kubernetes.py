@@ -34,6 +34,7 @@ from services.actuator.target import (
 )
 from services.actuator.workloads import (
     APPLIED,
+    REFUSED,
     UNMANAGED,
     Again,
     Owners,
@@ -218,9 +219,9 @@ class KubernetesTarget:
                 case Resize():
                     return await self._resize(step.workload, step.entry, dry_run=dry_run)
                 case Settled("repeat") if found is not None and entry is not None:
-                    if entry.decision == change.decision_id:
+                    if entry.decision == change.decision_id and not dry_run:
                         # What stored the size may have died before it resized all pods.
-                        await self._resize_pods(found, entry, dry_run=dry_run)
+                        await self._resize_pods(found, entry)
                     return step
                 case Settled():
                     return step
@@ -228,19 +229,19 @@ class KubernetesTarget:
             return Again(0.0, str(error))
 
     async def _resize(self, found: Workload, entry: Entry, *, dry_run: bool) -> Settled | Again:
+        # What is refused to a running pod, by a LimitRange for example, would be refused to every
+        # new one: once it was stored, none could be made.
+        if problem := await self._sizes.resize(found, entry, dry_run=True):
+            return Settled("refused", REFUSED + problem)
         response = await self._sizes.store(found, entry, dry_run=dry_run)
         end = Again(0.0, "its size has changed") if response is None else settled(response)
-        if end == APPLIED:
-            problem = await self._resize_pods(found, entry, dry_run=dry_run)
-            if problem and dry_run:
-                return Settled("refused", problem)
+        if end == APPLIED and not dry_run:
+            await self._resize_pods(found, entry)
         return end
 
-    async def _resize_pods(self, found: Workload, entry: Entry, *, dry_run: bool) -> str:
-        problem = await self._sizes.resize(found, entry, dry_run=dry_run)
-        if problem and not dry_run:
+    async def _resize_pods(self, found: Workload, entry: Entry) -> None:
+        if problem := await self._sizes.resize(found, entry, dry_run=False):
             self._events.kept_sizes(found, problem, entry.decision)
-        return problem
 
     async def _patch(self, change: Change, patch: Patch, *, dry_run: bool) -> Settled | Again:
         found = patch.workload

@@ -42,7 +42,7 @@ _KUBECTL: Final = "kubectl-"
 _WEBHOOK: Final = "failed calling webhook"
 """In a 500 of the API server: the write was not made, and will not be."""
 
-_REFUSED: Final = "target-refused: "
+REFUSED: Final = "target-refused: "
 _TRIAL_S: Final = 60.0
 _TRIED: Final[dict[Answer, str]] = {
     "applied": "the API server would take the change",
@@ -150,7 +150,7 @@ class Trials:
         """What a trial came to, in words; empty if the API server did not say."""
         if not isinstance(end, Settled) or end.answer not in _TRIED:
             return ""
-        words = _TRIED[end.answer] + end.reason.removeprefix(_REFUSED)
+        words = _TRIED[end.answer] + end.reason.removeprefix(REFUSED)
         self._last[change.app] = _tried(change, found), now, words
         return words
 
@@ -317,11 +317,11 @@ def settled(response: Response) -> Settled | Again:
         # Changed or deleted since it was read.
         return Again(0.0, f"the API server answers {status}")
     if status == HTTPStatus.INTERNAL_SERVER_ERROR and _WEBHOOK in words:
-        return Settled("refused", _REFUSED + words)
+        return Settled("refused", REFUSED + words)
     if status >= 500 or status in {
         HTTPStatus.UNAUTHORIZED,
         HTTPStatus.REQUEST_TIMEOUT,
         HTTPStatus.TOO_MANY_REQUESTS,
     }:
         return Again(response.retry_after_s, f"the API server answers {status}")
-    return Settled("refused", _REFUSED + words)
+    return Settled("refused", REFUSED + words)

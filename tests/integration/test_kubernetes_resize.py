@@ -249,3 +249,21 @@ def test_each_decision_is_stored_once_behind_a_proxy_that_fails_most_writes(plac
     assert stored == {f"{place.domain}/{tick}/3/heuristic/2": 1 for tick in range(_TICKS)}
     assert place.pod_size("old")[0] == f"{300 + 10 * (_TICKS - 1)}m"
     assert set(proxy.suffered) == set(FAULTS)
+
+
+def test_a_size_that_new_pods_could_not_have_is_refused_and_not_stored(place: Place) -> None:
+    """Stored all the same, it would keep every new pod of the workload from being made."""
+    limits = {"limits": [{"type": "Container", "max": {"cpu": "600m"}}]}
+    place.cluster.post(
+        f"/api/v1/namespaces/{place.cluster.namespace}/limitranges",
+        {"metadata": {"name": "small"}, "spec": limits},
+    )
+    place.add_pod("old")
+    target = place.target()
+    now = present(place, target)
+    written = place.run(target.carry_out(place.resizing(now, 400)))
+    assert written.answers == {place.app: "refused"}
+    assert "maximum cpu usage per Container is 600m" in written.reasons[place.app]
+    assert place.entry() is None
+    assert size_of(place.add_pod("new")) == ("250m", "512Mi", "500m")
+    place.run(target.close())

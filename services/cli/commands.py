@@ -205,7 +205,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "train soldier": Command(
         "services.cli.policies.train:soldier",
-        "Train the Soldiers' policy: one network for every domain, first cloned, then by PPO.",
+        "Train the Soldiers' policy: one network for every domain, from the heuristic on.",
     ),
     "world show": Command(
         "services.cli.simulation.world:show",

@@ -52,8 +52,8 @@ def _leaked_sockets_end_here() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def workplace() -> Iterator[Path]:
-    """A folder for this module, removed with all logs at its end."""
+def workplace(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder for this module, removed at its end unless a test failed: its logs say why."""
     try:
         provision.runtime()
     except InputError as error:
@@ -62,5 +62,7 @@ def workplace() -> Iterator[Path]:
         pytest.skip(f"no real Kafka: {error}")
     Path(".hirl").mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="e2e-", dir=".hirl"))
+    failed = request.session.testsfailed
     yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    if request.session.testsfailed == failed:
+        shutil.rmtree(folder, ignore_errors=True)

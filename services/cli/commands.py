@@ -384,8 +384,9 @@ def load(entry: Command) -> Callable[..., Any]:
 
 def examples(*lines: str) -> Callable[[F], F]:
     """Give a command examples, which its help prints at the end."""
-    label = "Example" if len(lines) == 1 else "Examples"
-    epilog = f"{label}: " + ", ".join(f"[bold]{line}[/bold]" for line in lines)
+    label = "Example:" if len(lines) == 1 else "Examples:"
+    # A line each: commas between examples would look like those within their options.
+    epilog = "\n".join((label, *(f"[bold]{line}[/bold]" for line in lines)))
 
     def decorate(function: F) -> F:
         # On the function, because the command is registered only later, in `assemble`.

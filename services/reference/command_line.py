@@ -18,7 +18,8 @@ def cli_page() -> str:
         lines += ["", f"## `{name}`", "", *_paragraphs(command.help), ""]
         lines += _parameters(command)
         if command.epilog:
-            lines += ["", plain(command.epilog)]
+            label, *examples = map(plain, command.epilog.splitlines())
+            lines += ["", label, "", *(f"- {example}" for example in examples)]
     return joined(lines)
 
 

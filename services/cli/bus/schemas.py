@@ -66,7 +66,9 @@ def check(folder: FolderOption = generate.FOLDER, json: JsonOption = None) -> No
     "hirl schemas release 0.2.0",
 )
 def release(
-    version: Annotated[str, typer.Argument(help="Three numbers, such as 0.2.0.")],
+    version: Annotated[
+        str, typer.Argument(metavar="VERSION", help="Three numbers, such as 0.2.0.")
+    ],
     folder: FolderOption = generate.FOLDER,
 ) -> None:
     """Store the current schemas as a release; later schemas must be compatible with it."""
@@ -87,7 +89,9 @@ def release(
     "hirl schemas speed --apps 310 --apps 3100",
 )
 def speed(
-    apps: Annotated[list[int] | None, typer.Option(min=1, help="Apps of a frame.")] = None,
+    apps: Annotated[
+        list[int] | None, typer.Option(min=1, metavar="N", help="Apps of a frame.")
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Measure how long a frame takes to encode and decode, as JSON and as msgpack."""

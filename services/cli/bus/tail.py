@@ -47,7 +47,7 @@ TopicArgument = Annotated[
 ]
 BootstrapOption = Annotated[str | None, bootstrap_option("those of hirl up or hirl kafka up")]
 CredentialsOption = Annotated[
-    Path | None, credentials_option("a user who may read; the environment's when not given")
+    Path | None, credentials_option("a user who may do this; the environment's when not given")
 ]
 
 

@@ -21,6 +21,7 @@ from models.sim.config.scenario import load_scenario
 from models.statistics import Interval
 from services.cli.commands import examples
 from services.cli.comparison.blame import HeuristicOption, SeedsOption
+from services.cli.comparison.tables import FEW_SEEDS
 from services.cli.named_options import ScenarioOption
 from services.cli.options import AppsOption, ClusterOption, JsonOption, PhysicsOption
 from services.cli.output import command_line, print_line, progress, table, write_json
@@ -77,7 +78,7 @@ def counterfactual_command(
         for one in found
     ]
     console.print(table(title, ("figure", "as it was", "changed", "difference [95 %]"), rows))
-    print_line(console, _verdict(found[-1]))
+    print_line(console, _verdict(found[-1], len(played.seeds)))
     if json is not None:
         given = {
             "--scenario": scenario, "--controller": controller, "--seeds": seeds, "--at": at,
@@ -95,10 +96,12 @@ def _signed(found: Interval) -> str:
     return f"{found.value:+,.1f} [{found.low:+,.1f}, {found.high:+,.1f}]"
 
 
-def _verdict(objective: Difference) -> str:
+def _verdict(objective: Difference, seeds: int) -> str:
     found = objective.difference
     if math.isnan(found.low):
         return f"J {found.value:+,.1f} in this one seed"
+    if seeds < FEW_SEEDS:
+        return f"with fewer than {FEW_SEEDS} seeds intervals are too narrow to judge J by"
     if found.low <= 0.0 <= found.high:
         return "J is not different beyond doubt"
     return f"J is {'lower' if found.value < 0 else 'higher'} beyond doubt"

@@ -28,11 +28,20 @@ OutOption = Annotated[
         help="CSV of the traffic; the calendar is written to FILE.calendar.csv.",
     ),
 ]
-CountOption = Annotated[int, typer.Option("--seeds", min=1, max=50, help="Number of seeds.")]
-DaysOption = Annotated[int, typer.Option("--days", min=3, max=180, help="Days per seed.")]
-AppsOption = Annotated[int, typer.Option("--apps", min=5, help="Apps in the simulated cluster.")]
+CountOption = Annotated[
+    int, typer.Option("--seeds", min=1, max=50, metavar="N", help="Number of seeds.")
+]
+DaysOption = Annotated[
+    int, typer.Option("--days", min=3, max=180, metavar="N", help="Days per seed.")
+]
+AppsOption = Annotated[
+    int, typer.Option("--apps", min=5, metavar="N", help="Apps in the simulated cluster.")
+]
 SinglesOption = Annotated[
-    int, typer.Option("--singles", min=0, help="Apps per seed that also get their own series.")
+    int,
+    typer.Option(
+        "--singles", min=0, metavar="N", help="Apps per seed that also get their own series."
+    ),
 ]
 
 

@@ -96,7 +96,11 @@ ArtefactOption = Annotated[
 ShareOption = Annotated[
     float,
     typer.Option(
-        "--share", min=0.1, max=1.0, help="Share of each series to use, from its beginning."
+        "--share",
+        min=0.1,
+        max=1.0,
+        metavar="X",
+        help="Share of each series to use, from its beginning.",
     ),
 ]
 

@@ -65,7 +65,8 @@ class Place(NamedTuple):
         found = [entry for entry in store.entries() if entry.version.startswith(name)]
         if len(found) != 1:
             raise InputError(
-                f"{name}: {len(found)} artefacts in {store.url} begin so; hirl models list"
+                f"{name}: {len(found) or 'no'} versions in {store.url} begin with these digits; "
+                "hirl models list shows all"
             )
         return fetch(store, found[0], trust)
 

@@ -23,8 +23,12 @@ _WARM_UP: Final = 50
 )
 def time_model(
     artefact: ArtefactArgument,
-    domains: Annotated[int, typer.Option("--domains", min=1, max=500, help="Of the cluster.")] = 5,
-    calls: Annotated[int, typer.Option("--calls", min=100, max=100_000, help="To time.")] = 2000,
+    domains: Annotated[
+        int, typer.Option("--domains", min=1, max=500, metavar="N", help="Domains of the cluster.")
+    ] = 5,
+    calls: Annotated[
+        int, typer.Option("--calls", min=100, max=100_000, metavar="N", help="Answers to time.")
+    ] = 2000,
     store: StoreOption = None,
     keys: KeysOption = None,
     json: JsonOption = None,

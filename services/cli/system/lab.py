@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from models.inputs.errors import InputError
+from models.sim.config.scenario import load_scenario
 from services.cli.commands import examples
 from services.cli.named_options import ScenarioOption
 from services.cli.options import JsonOption, SeedOption, folder_of, writable_folder
@@ -17,6 +18,7 @@ from services.lab import build as programs
 from services.lab import controlplane
 from services.lab.controlplane import HOME, Lab
 from services.lab.world import report
+from services.lab.world.load import lab_cluster
 from services.lab.world.play import Play, play
 from services.lab.world.report import Figures
 
@@ -95,10 +97,15 @@ def run(
         str, typer.Option("--controller", metavar="NAME", help="hpa (the real one) or hirl.")
     ] = "hirl",
     seed: SeedOption = 0,
-    apps: Annotated[int, typer.Option("--apps", min=5, help="Deployments.")] = 40,
-    pods: Annotated[int, typer.Option("--pods", min=40, help="Pods at the daily peak.")] = 500,
+    apps: Annotated[int, typer.Option("--apps", min=5, metavar="N", help="Deployments.")] = 40,
+    pods: Annotated[
+        int, typer.Option("--pods", min=40, metavar="N", help="Pods at the daily peak.")
+    ] = 500,
     speed: Annotated[
-        float, typer.Option("--speed", min=0.5, max=10, help="Times real time, for both sides.")
+        float,
+        typer.Option(
+            "--speed", min=0.5, max=10, metavar="X", help="Times real time, for both sides."
+        ),
     ] = 1.0,
     home: HomeOption = WORLD_HOME,
     json: JsonOption = None,
@@ -107,6 +114,8 @@ def run(
     if controller not in report.SIMULATED:
         raise InputError(f"--controller: expected hpa or hirl, got {controller}")
     writable_folder(home)
+    # Before the lab of an earlier run is wiped, and before minutes of building.
+    load_scenario(scenario, lab_cluster(apps, pods))
     console = plain_console()
     wanted = Play(scenario, seed, controller, apps, pods, speed)
     controlplane.stop(home, wipe=True)

@@ -97,7 +97,10 @@ def progress_line(found: "SystemStatus") -> str:
         return "the simulated cluster does not answer (it may still be starting)"
     behind = found.tick - found.closed_tick
     lag = f": services are {behind} ticks behind" if behind > _USUALLY_BEHIND else ""
+    ended = found.tick >= found.total_ticks
+    # Its collector has ended, so breakers that are open now say nothing about the run.
+    end = "the scenario has ended: breakers open, as no samples come\n" if ended else ""
     return (
         f"tick {found.tick} of {found.total_ticks}, closed up to {found.closed_tick}{lag}\n"
-        f"simulated cluster at {found.cluster_url}"
+        f"{end}simulated cluster at {found.cluster_url}"
     )

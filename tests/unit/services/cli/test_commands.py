@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
+from typing import Literal, get_origin
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 from models.inputs.errors import InputError
 from services.cli import commands
 from services.cli.commands import COMMANDS, GROUPS
 from services.cli.main import EXIT_BAD_INPUT, EXIT_INTERRUPTED, app_of, run
+from services.reference.command_line import commands as each_command
 
 LIGHT = """
 import sys
@@ -40,6 +43,24 @@ def test_every_command_is_loaded_when_it_is_called(
 ) -> None:
     assert run([*name.split(), "--help"]) == 0
     assert capsys.readouterr().out == help_of(*name.split(), loaded=True)
+
+
+def test_each_example_is_a_line_that_can_be_copied() -> None:
+    lines = help_of("override", "floor", loaded=True).splitlines()
+    start = lines.index(next(line for line in lines if "Example:" in line))
+    assert lines[start + 1].strip().startswith("hirl override floor 4 ")
+
+
+def test_no_option_shows_the_name_of_a_type_instead_of_a_value() -> None:
+    unnamed = [
+        f"{name} {option.name}"
+        for name, command in each_command(typer.main.get_command(app_of(lambda _: True)))
+        for option in command.params
+        if not (option.metavar or getattr(option, "is_flag", False))
+        # The help lists literals themselves.
+        if get_origin(option.type_descriptor.annotation) is not Literal
+    ]
+    assert unnamed == []
 
 
 def test_an_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,10 +117,10 @@ def test_a_model_that_differs_from_its_samples_is_not_in_order(
     ("arguments", "complaint"),
     [
         (["models", "verify", "nothing"], "is neither a folder nor"),
-        (["models", "verify", "0" * 12], "0 artefacts"),
+        (["models", "verify", "0" * 12], "no versions"),
         (["models", "verify", "../../no/such"], "is neither a folder nor"),
         (["models", "keygen", "{place}/release.key"], "exists already"),
-        (["models", "promote", "0" * 12, "--reason", "x"], "0 artefacts"),
+        (["models", "promote", "0" * 12, "--reason", "x"], "no versions"),
         (["models", "rollback", "breaker", "--reason", "x"], "expected one of forecaster"),
         (["models", "evaluate", "{place}/missing"], "is neither a folder nor"),
         (["models", "rules", "soldier", "gate.drift=2", "--reason", "x"], "<= 1"),

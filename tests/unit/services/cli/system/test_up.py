@@ -54,6 +54,12 @@ def test_a_cluster_that_is_ahead_of_its_services_is_told(closed: int, told: bool
     assert max(map(len, line.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(("tick", "told"), [(29, False), (30, True)])
+def test_the_end_of_the_scenario_is_told_as_breakers_open_then(tick: int, told: bool) -> None:
+    line = status_command.progress_line(_status({}, Progress(tick=tick, closed=tick)))
+    assert ("has ended" in line) is told
+
+
 def _status(statuses: dict[str, ServiceStatus], progress: Progress | None = None) -> SystemStatus:
     run_record = replace(run_of(spec("soldier")), statuses=statuses)
     metrics = {"soldier": ServiceMetrics(ready=True, lag=0, age_s=None)}

@@ -23,9 +23,11 @@ class LiveCluster:
 
     def apply(self, domain: str, tick: int, changes: list[Change]) -> list[Entry]:
         """Apply the changes of a domain's tick."""
-        entries = self.cluster.apply(domain, tick, changes)
-        self._notify()
-        return entries
+        try:
+            return self.cluster.apply(domain, tick, changes)
+        finally:
+            # Also after a refusal: a tick that is decided too early is not waited for.
+            self._notify()
 
     def request_capacity(self, wanted: CapacityRequested) -> Answer:
         """Pass a node request to the provisioner."""

@@ -23,12 +23,16 @@ class Provisioner:
     def __init__(self, pools: tuple[str, ...]) -> None:
         self._pools = pools
         self._standing: dict[str, _Standing] = {}
+        self._early: dict[str, int] = {}
+        """By pool, the tick of a request that came one tick early; it is not made again."""
 
     def request(self, wanted: CapacityRequested, tick: int) -> Answer:
         """Take in a request that arrives at `tick`."""
         if wanted.pool not in self._pools:
             return "unknown"
         if wanted.tick > tick:
+            if wanted.tick == tick + 1:
+                self._early[wanted.pool] = wanted.tick
             return "refused"
         before = self._standing.get(wanted.pool)
         # Ticks first: they are bounded by the cluster's own, and epochs rise with them. An epoch
@@ -41,10 +45,10 @@ class Provisioner:
         return "accepted"
 
     def requested_since(self, tick: int) -> bool:
-        """Whether every pool has a request that was made at `tick` or later."""
+        """Whether a request was made for every pool at `tick` or later, one too early included."""
+        made = {pool: standing.request.tick for pool, standing in self._standing.items()}
         return all(
-            pool in self._standing and self._standing[pool].request.tick >= tick
-            for pool in self._pools
+            max(made.get(pool, -1), self._early.get(pool, -1)) >= tick for pool in self._pools
         )
 
     def fill(self, plan: Plan, tick: int) -> None:

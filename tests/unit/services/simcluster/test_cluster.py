@@ -244,6 +244,33 @@ def test_a_tick_is_settled_by_all_domains_and_once_a_minute_by_all_pools() -> No
     ]
 
 
+def test_what_is_decided_a_tick_too_early_is_refused_and_not_waited_for() -> None:
+    cluster = simulated()
+    for _ in range(5):
+        close_all(cluster)
+        cluster.advance()
+    with pytest.raises(RequestRefused, match="in the future"):
+        cluster.apply("fraud", 7, [])
+    assert cluster.request_capacity(request(POOLS[0], 7)) == "refused"
+    with pytest.raises(RequestRefused, match="in the future"):
+        cluster.apply("fraud", 6, [])
+    assert cluster.request_capacity(request(POOLS[0], 6)) == "refused"
+    assert cluster.closed_tick("fraud") == 4
+    cluster.advance()
+    settled = []
+    for domain in set(DOMAINS) - {"fraud"}:
+        cluster.apply(domain, 6, [])
+        settled.append(cluster.settled)
+    for pool in POOLS[1:]:
+        assert cluster.request_capacity(request(pool, 6, until=24)) == "accepted"
+        settled.append(cluster.settled)
+    assert np.flatnonzero(settled).tolist() == [len(settled) - 1]
+    cluster.advance()
+    for domain in set(DOMAINS) - {"fraud"}:
+        cluster.apply(domain, 7, [])
+    assert not cluster.settled
+
+
 def launched(cluster: SimulatedCluster) -> int:
     """Nodes that boot or wait for the cloud."""
     return sum(pool.booting + pool.requested for pool in cluster.observation().pools)

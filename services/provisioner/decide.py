@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from models.cluster.description import Cluster
+from models.cluster.description import Cluster, Machine
 from schemas.capacity_requested import CapacityRequested
 from schemas.fields import Event
 from schemas.pool_observed import PoolObserved
@@ -38,7 +38,7 @@ class ProvisionerState:
 
     standing: Mapping[str, Standing] = field(default_factory=dict)
     sizes: Mapping[str, Size] = field(default_factory=dict)
-    """By pool, the size of a node that chunks are cut for."""
+    """By pool that ever had nodes, the size of a node that chunks are cut for."""
     next_at: Transient[float] = 0.0
     """By `Clock.now`: when to compare room and nodes again."""
 
@@ -55,6 +55,8 @@ class ProvisionerHandler(Handler[ProvisionerState]):
         self, cluster: Cluster, per_minute: int, reconcile_s: float, speed: float = 1.0
     ) -> None:
         self._known = frozenset(cluster.pool_names)
+        # What chunks are cut for until the first node of a pool says what it really has.
+        self._described = {pool.name: _size_of(cluster.machine_of(pool)) for pool in cluster.pools}
         self._limits = Limits(per_minute, cluster.spend_cap_per_hour)
         self._tick_s, self._reconcile_s = cluster.tick_seconds / speed, reconcile_s
         self._pools: dict[str, PoolObserved] = {}
@@ -117,13 +119,13 @@ class ProvisionerHandler(Handler[ProvisionerState]):
 
     def _hold(self, state: ProvisionerState, clock: Clock) -> Step[ProvisionerState]:
         found, sizes = self.wanted(state, clock.date()), self._sizes(state)
+        cut_for = self._described | sizes
         pools = {
             name: PoolWanted(
-                nodes=target.nodes, node_cpu=sizes[name][0], node_memory=sizes[name][1]
+                nodes=target.nodes, node_cpu=cut_for[name][0], node_memory=cut_for[name][1]
             )
             for name, target in found.items()
-            # Of a pool whose nodes never had a known size no chunk can be cut.
-            if name in state.standing and name in sizes
+            if name in state.standing
         }
         state = replace(state, sizes=sizes, next_at=clock.now() + self._reconcile_s)
         return Step(state, writes=[Hold(pools=pools)] if pools else [])
@@ -147,6 +149,12 @@ class ProvisionerHandler(Handler[ProvisionerState]):
         if event.valid_until_tick > event.tick + _MOST_AHEAD:
             detail = f"expected at most {_MOST_AHEAD} ticks of validity"
             raise Refused("validity", f"{detail}, got {event.valid_until_tick - event.tick}")
+
+
+def _size_of(machine: Machine) -> Size:
+    cores = machine.cpu_cores - machine.reserved_cpu_cores
+    memory = machine.memory_gib - machine.reserved_memory_gib
+    return round(cores * _MILLI), round(memory * _MIB)
 
 
 def _differ(seen: Size, known: Size) -> bool:

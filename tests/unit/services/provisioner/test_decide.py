@@ -113,6 +113,21 @@ def test_one_pool_that_claims_a_far_tick_does_not_end_the_requests() -> None:
     assert system.room.nodes() == 7
 
 
+def test_the_first_node_of_a_pool_is_of_the_size_in_the_cluster_file() -> None:
+    machine = CLUSTER.machine_of(CLUSTER.pools[0])
+    described = round(1000 * (machine.cpu_cores - machine.reserved_cpu_cores))
+    system = System()
+    system.observe(1, ready=0, cores=0.0)
+    assert system.request(1, 2) == 2
+    sizes = []
+    for ready, cores in ((0, 0.0), (1, 6.0), (0, 0.0)):
+        system.observe(2, ready, cores)
+        system.bus.advance(RECONCILE_S)
+        sizes.append(system.room.asked[-1].pools[POOL].node_cpu)
+    # Once there was a node, what it had counts.
+    assert sizes == [described, 6000, 6000]
+
+
 def test_chunks_keep_their_size_while_nodes_hardly_differ_or_are_gone() -> None:
     """A new size replaces all chunks at once, and so gives up the room that they hold."""
     system = System()

@@ -85,7 +85,7 @@ class _Page(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(frozen=True)
 class Listing(Generic[T]):
-    """All pages of a list."""
+    """A list, or a page of one."""
 
     items: list[T]
     version: str
@@ -160,21 +160,30 @@ class KubernetesApi:
     async def list(
         self, path: str, kind: Any, query: Mapping[str, str] | None = None
     ) -> Listing[Any]:
-        """Every object of a list, page by page."""
-        # Each page is of the state of the first one, so what is read is consistent.
+        """Every object of a list."""
         items: list[Any] = []
-        resume, version, size = "", "", 0
+        version, size = "", 0
+        async for page in self.pages(path, kind, query):
+            items += page.items
+            version, size = page.version, size + page.bytes_read
+        return Listing(items, version, size)
+
+    async def pages(
+        self, path: str, kind: Any, query: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Listing[Any]]:
+        """A list page by page, so that a large one need not be in memory as a whole."""
+        # Each page is of the state of the first one, so what is read is consistent.
+        resume = ""
         while True:
             page_query = {**(query or {}), "limit": str(_PAGE)}
             if resume:
                 page_query["continue"] = resume
             answer = _checked(await self.request("GET", path, page_query))
             page = answer.decoded(_Page[kind])
-            items += page.items
-            size += len(answer.body)
-            version, resume = page.metadata.resource_version, page.metadata.resume
+            yield Listing(page.items, page.metadata.resource_version, len(answer.body))
+            resume = page.metadata.resume
             if not resume:
-                return Listing(items, version, size)
+                return
 
     @asynccontextmanager
     async def stream(

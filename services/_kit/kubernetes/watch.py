@@ -28,7 +28,7 @@ _WATCH_S: Final = 10
 _SILENT_S: Final = 15.0
 """Without a byte for longer than the watch may last, the connection is dead."""
 _RELIST_S: Final = 3600.0
-"""A watch that lost an event would never notice."""
+"""A watch that lost an event would never notice, so everything is listed again beside it."""
 _MOST_PAUSE_S: Final = 10.0
 _LARGEST_EVENT: Final = 4 * 1024 * 1024
 """Bytes; the API server stores at most 1.5 MiB of an object."""
@@ -77,6 +77,10 @@ class Mirror(Generic[R]):
         self._heard_at: float | None = None
         self._listed_at = 0.0
         self._version = ""
+        self._listing: asyncio.Task[None] | None = None
+        """Lists everything again while the watch goes on."""
+        self._told: dict[str, R | None] | None = None
+        """By uid, what the watch said since that began; None where an object is left out."""
 
     def is_current(self, ttl_s: float) -> bool:
         """Whether the server confirmed the objects within this time."""
@@ -84,6 +88,12 @@ class Mirror(Generic[R]):
 
     async def run(self) -> None:
         """Keep it current until cancelled."""
+        try:
+            await self._follow()
+        finally:
+            await self._stop_listing()
+
+    async def _follow(self) -> None:
         failures = 0
         while True:
             try:
@@ -98,8 +108,15 @@ class Mirror(Generic[R]):
                 await asyncio.sleep(longest * (0.5 + 0.5 * random.random()))
 
     async def _advance(self) -> None:
-        if not self._version or self._clock.now() - self._listed_at > _RELIST_S:
+        if not self._version:
+            await self._stop_listing()
             await self._list()
+        elif self._listing is not None:
+            if self._listing.done():
+                await self._listing
+                self._listing = None
+        elif self._clock.now() - self._listed_at > _RELIST_S:
+            self._listing = asyncio.create_task(self._list_again())
         query = {
             **self._query,
             "watch": "true",
@@ -115,12 +132,41 @@ class Mirror(Generic[R]):
 
     async def _list(self) -> None:
         began = self._clock.now()
-        found = await self._api.list(self._path, self._kind, self._query)
-        reduced = ((one.metadata.uid, self._reduce(one)) for one in found.items)
-        self.objects = {uid: one for uid, one in reduced if one is not None}
-        self.bytes_read += found.bytes_read
-        self._version, self._listed_at, self._heard_at = found.version, began, began
+        self.objects, self._version = await self._read()
+        self._listed_at = self._heard_at = began
         self.listed.set()
+
+    async def _list_again(self) -> None:
+        """Replace the objects by listed ones, without a gap: a large list takes long."""
+        began, self._told = self._clock.now(), {}
+        try:
+            objects, _ = await self._read()
+            # What the watch said meanwhile may be newer than the list. Where it is older, the watch
+            # will say so: it goes on from its own version.
+            for uid, present in self._told.items():
+                _put(objects, uid, present)
+            self.objects, self._listed_at = objects, began
+        except (Unreachable, Denied) as error:
+            # Again after the present watch.
+            log.warning("%s: listing it again: %s", self._path, error)
+        finally:
+            self._told = None
+
+    async def _stop_listing(self) -> None:
+        if self._listing is not None:
+            self._listing.cancel()
+            await asyncio.gather(self._listing, return_exceptions=True)
+            self._listing = None
+
+    async def _read(self) -> tuple[dict[str, R], str]:
+        """All objects, and their version."""
+        objects, version = dict[str, R](), ""
+        async for page in self._api.pages(self._path, self._kind, self._query):
+            for one in page.items:
+                _put(objects, one.metadata.uid, self._reduce(one))
+            self.bytes_read += page.bytes_read
+            version = page.version
+        return objects, version
 
     async def _lines(self, query: Mapping[str, str]) -> AsyncIterator[bytes]:
         buffer = bytearray()
@@ -156,10 +202,16 @@ class Mirror(Generic[R]):
             present = None
             if event.type != "DELETED":
                 present = self._reduce(msgspec.json.decode(event.object, type=self._kind))
-            if present is None:
-                self.objects.pop(meta.uid, None)
-            else:
-                self.objects[meta.uid] = present
+            _put(self.objects, meta.uid, present)
+            if self._told is not None:
+                self._told[meta.uid] = present
             self._version = meta.resource_version
         except MALFORMED as error:
             raise Unreachable(f"malformed event of a watch ({error!s:.200})") from error
+
+
+def _put(objects: dict[str, R], uid: str, present: R | None) -> None:
+    if present is None:
+        objects.pop(uid, None)
+    else:
+        objects[uid] = present

@@ -147,3 +147,66 @@ def test_what_was_not_confirmed_for_longer_than_asked_is_not_current() -> None:
         assert not mirror.is_current(30.0)
 
     follow(Played(), check)
+
+
+class Slow:
+    """A server that answers the second list only when its third watch has begun."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.lists, self.watches = 0, 0
+        self.listing, self.released, self.done = (asyncio.Event() for _ in range(3))
+        self.current: list[bool] = []
+        self.mirror: Mirror[str] | None = None
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            self.lists += 1
+            if self.lists > 1:
+                self.listing.set()
+                await self.released.wait()
+            items = [pod("a", 5), pod("b", 6)]
+            return web.json_response({"metadata": {"resourceVersion": "10"}, "items": items})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        self.watches += 1
+        match self.watches:
+            case 1:
+                await response.write(event("ADDED", "c", 11))
+                self._clock.advance(3601.0)
+            case 2:
+                await self.listing.wait()
+                await response.write(event("DELETED", "a", 12) + event("ADDED", "d", 13))
+            case 3:
+                assert self.mirror is not None
+                self.current.append(self.mirror.is_current(30.0))
+                assert names(self.mirror) == {"b", "c", "d"}
+                self.released.set()
+                await asyncio.sleep(0.2)
+            case _:
+                self.done.set()
+                await asyncio.sleep(60)
+        return response
+
+
+def test_everything_is_listed_again_while_the_watch_goes_on() -> None:
+    """And what neither list nor watch has, such as an object whose end was lost, goes."""
+
+    async def run() -> None:
+        clock = ManualClock(100.0)
+        played, app = Slow(clock), web.Application()
+        app.router.add_get("/api/v1/pods", played.handle)
+        async with TestServer(app) as server:
+            api = api_of(str(server.make_url("")), "secret")
+            played.mirror = mirror = Mirror[str](api, "/api/v1/pods", Pod, name_of, clock)
+            task = asyncio.create_task(mirror.run())
+            try:
+                await asyncio.wait_for(played.done.wait(), 5)
+                assert (played.lists, played.current) == (2, [True])
+                assert names(mirror) == {"b", "d"}
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                await api.close()
+
+    asyncio.run(run())

@@ -44,7 +44,12 @@ from services.collector.workloads import (
 
 log = logging.getLogger(__name__)
 
-_USAGE: Final = "/apis/metrics.k8s.io/v1beta1/pods"
+_USAGE_BASE: Final = "/apis/metrics.k8s.io/v1beta1"
+_USAGE: Final = f"{_USAGE_BASE}/pods"
+_MOST_AT_ONCE: Final = 20_000
+"""Pods up to which usage is one answer. metrics-server knows no pages; a pod has about 0.5 kB, or
+more with many containers, and `LARGEST_ANSWER` is the most that is read of one."""
+_NAMESPACES_AT_ONCE: Final = 4
 USED: Final = ("cpu_cores", "memory_gib", "measured_pods")
 """Columns of usage."""
 _SIZES: Final = ("cpu_request", "memory_request")
@@ -217,12 +222,36 @@ class ClusterView:
         self, owners: Mapping[tuple[str, str], Key], apps: Mapping[Key, str]
     ) -> dict[str, Values]:
         try:
-            found = await self._api.list(_USAGE, PodMetrics)
+            samples = await self._usage_samples(owners, apps)
         except (Unreachable, Denied) as error:
             self._on_error("usage")
             log.warning("metrics.k8s.io: %s", error)
             return {name: {} for name in USED}
-        return usage_of(found.items, owners, apps, self._clock.date(), 2 * self._ttl)
+        return usage_of(samples, owners, apps, self._clock.date(), 2 * self._ttl)
+
+    async def _usage_samples(
+        self, owners: Mapping[tuple[str, str], Key], apps: Mapping[Key, str]
+    ) -> list[PodMetrics]:
+        """Samples of pods, in one answer or in one per namespace that has apps."""
+        if len(self._pods.objects) <= _MOST_AT_ONCE:
+            return (await self._api.list(_USAGE, PodMetrics)).items
+        slots, samples = asyncio.Semaphore(_NAMESPACES_AT_ONCE), list[PodMetrics]()
+
+        async def take(namespace: str) -> None:
+            async with slots:
+                path = f"{_USAGE_BASE}/namespaces/{namespace}/pods"
+                samples.extend((await self._api.list(path, PodMetrics)).items)
+
+        wanted = sorted({place[0] for place, owner in owners.items() if owner in apps})
+        results = await asyncio.gather(*map(take, wanted), return_exceptions=True)
+        for namespace, error in zip(wanted, results, strict=True):
+            if isinstance(error, Unreachable | Denied):
+                # Its apps are missing, and no others.
+                self._on_error("usage")
+                log.warning("metrics.k8s.io of namespace %s: %s", namespace, error)
+            elif isinstance(error, BaseException):
+                raise error
+        return samples
 
     def _report(self, question: str, problem: str) -> None:
         """Once per problem: the workload stays as it is until it is mended."""

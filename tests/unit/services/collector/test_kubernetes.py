@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from models.cluster.description import load_cluster
-from services._kit.clock import ManualClock
+from services._kit.clock import ManualClock, rfc3339
 from services._kit.kubernetes.adoption import DOMAIN, PLACEHOLDER
 from services._kit.kubernetes.objects import ObjectMeta, Pod, PodSpec
 from services.collector import kubernetes
@@ -129,5 +129,85 @@ def test_a_server_without_our_resources_works_from_annotations() -> None:
                 await view.samples()
             finally:
                 await view.close()
+
+    asyncio.run(run())
+
+
+class Usage:
+    """An API server with an app in each of three namespaces, and usage of all pods but `down`'s."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.path
+        if path.startswith("/apis/metrics.k8s.io"):
+            self.asked.append(path.removeprefix("/apis/metrics.k8s.io/v1beta1/"))
+            namespace = path.split("/")[5] if "/namespaces/" in path else ""
+            if namespace == "down":
+                return web.json_response({}, status=503)
+            found = [one for one in ("shop", "bank") if namespace in {"", one}]
+            return listed(*(self._usage(one) for one in found))
+        if "watch" in request.query:
+            await asyncio.sleep(60)
+        spaces = ("shop", "bank", "down")
+        if path.endswith("/deployments"):
+            return listed(*(placed(named(f"web-{one}"), one) for one in spaces))
+        if path.endswith("/pods"):
+            return listed(*(self._pod(one) for one in spaces), self._pod("other", "nobody"))
+        return listed()
+
+    def _pod(self, namespace: str, owner: str = "") -> dict[str, Any]:
+        owner = owner or f"web-{namespace}"
+        reference = {"kind": "ReplicaSet", "name": f"{owner}-7f9c", "controller": True}
+        meta = {
+            "name": "pod", "namespace": namespace, "uid": f"pod-{namespace}",
+            "labels": {"pod-template-hash": "7f9c"}, "ownerReferences": [reference],
+        }  # fmt: skip
+        return {"metadata": meta, "spec": {"nodeName": "n1"}}
+
+    def _usage(self, namespace: str) -> dict[str, Any]:
+        return {
+            "metadata": {"name": "pod", "namespace": namespace},
+            "timestamp": rfc3339(100.0),
+            "containers": [{"usage": {"cpu": "250m", "memory": "1Gi"}}],
+        }
+
+
+def placed(manifest: dict[str, Any], namespace: str) -> dict[str, Any]:
+    manifest["metadata"]["namespace"] = namespace
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("at_once", "asked", "errors"),
+    [
+        (10, {"pods"}, {}),
+        (3, {f"namespaces/{name}/pods" for name in ("shop", "bank", "down")}, {"usage": 1}),
+    ],
+)
+def test_usage_of_many_pods_is_read_by_namespace_and_one_that_fails_is_missing_alone(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, asked: set[str], errors: dict[str, int]
+) -> None:
+    """In one answer it would be more than is read of one."""
+    monkeypatch.setattr(kubernetes, "_MOST_AT_ONCE", at_once)
+
+    async def run() -> None:
+        played, app = Usage(), web.Application()
+        app.router.add_get("/{path:.*}", played.answer)
+        failed = Counter[str]()
+        async with TestServer(app) as server:
+            api = api_of(str(server.make_url("")), "secret")
+            view = ClusterView(
+                api, ManualClock(100.0), lambda name: failed.update([name]), "pool", {}
+            )
+            try:
+                await view.start()
+                found = (await view.samples())["cpu_cores"]
+            finally:
+                await view.close()
+        assert found == {("", "shop/web-shop"): 0.25, ("", "bank/web-bank"): 0.25}
+        assert set(played.asked) == asked
+        assert failed == errors
 
     asyncio.run(run())

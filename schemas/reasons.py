@@ -52,6 +52,7 @@ DECIDED: Final = {
     "hold-paused": "its workload is marked as paused",
     "hold-second-owner": "something else scales its workload",
     "hold-no-resize": "its pods cannot be resized in place",
+    "hold-resize-waits": "the size is stored, and kubelets have not given it to all pods",
     "hold-being-deleted": "its workload is being deleted",
 }
 """Reasons of the actuator: permissions, the target and its answers."""

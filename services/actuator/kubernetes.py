@@ -43,6 +43,7 @@ from services.actuator.workloads import (
     Settled,
     Trials,
     Workload,
+    as_running,
     judge,
     manager_of,
     owners_of,
@@ -290,7 +291,8 @@ class KubernetesTarget:
             for one in listing.items:
                 workload = self._seen(one, plural, kind, shared)
                 found[workload.app] = workload
-        return found
+        await self._sizes.look(found.values())
+        return {app: self._running(one) for app, one in found.items()}
 
     async def _workload(self, domain: str, app: str) -> Workload | None:
         namespace, *middle, name = app.split("/")
@@ -303,7 +305,12 @@ class KubernetesTarget:
         # One that moved to another domain is that domain's business.
         if found is None or found.metadata.labels.get(DOMAIN) != domain:
             return None
-        return self._seen(found, plural, KINDS[plural], await self._of_all())
+        return self._running(self._seen(found, plural, KINDS[plural], await self._of_all()))
+
+    def _running(self, found: Workload) -> Workload:
+        """With the size that its pods were seen to have."""
+        running = self._sizes.running(found) if found.is_resized else None
+        return found if running is None else as_running(found, running)
 
     def _seen(self, found: WorkloadObject, plural: str, kind: str, shared: _Shared) -> Workload:
         meta = found.metadata

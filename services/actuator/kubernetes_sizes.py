@@ -6,17 +6,28 @@ numbers, so that a repeated request changes nothing.
 """
 
 import asyncio
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, Final
 
 from services._kit.kubernetes.adoption import workload_of_pod
 from services._kit.kubernetes.client import Answer, KubernetesApi, Unreachable, encoded
 from services._kit.kubernetes.objects import Pod
-from services._kit.kubernetes.sizes import WRITER, ConfigMap, Entry, key_of, path_of
-from services.actuator.workloads import Workload
+from services._kit.kubernetes.sizes import (
+    WRITER,
+    ConfigMap,
+    Entry,
+    key_of,
+    path_of,
+    size_now,
+)
+from services.actuator.workloads import Running, Workload
 
+_PENDING: Final = "PodResizePending"
 _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 _STRATEGIC: Final = {"Content-Type": "application/strategic-merge-patch+json"}
+_LOOKS: Final = 10
+"""Workloads whose pods are looked at per reading: each is a call, and changes need the others."""
 _TRIES: Final = 4
 """Of one pod, whose status may change under our hands."""
 
@@ -28,6 +39,10 @@ class Sizes:
         self._api, self._path, self._timeout = api, path_of(place), timeout_s
         self._found: ConfigMap | None = None
         self._lock = asyncio.Lock()
+        self._running: dict[str, Running] = {}
+        """By app."""
+        self._looks, self._looked = 0, dict[str, int]()
+        """By app, the number of the last look at its pods."""
 
     async def read(self) -> None:
         """Take in what is stored now."""
@@ -62,11 +77,46 @@ class Sizes:
                 self._found = answer.decoded(ConfigMap)
             return answer
 
+    def running(self, found: Workload) -> Running | None:
+        """What the pods of a workload were seen to have; None if they were not looked at."""
+        known = self._running.get(found.app)
+        return known if known is not None and known.decision == found.sized_by else None
+
+    async def look(self, workloads: Iterable[Workload]) -> None:
+        """See what size the pods of resized workloads have, until all have the stored one.
+
+        A few at a time, those first that were not looked at for longest: new pods have the size
+        from the beginning, so what has followed once needs no second look.
+        """
+        left = [one for one in workloads if one.is_resized and not self._has_followed(one)]
+        left.sort(key=lambda one: self._looked.get(one.app, 0))
+        for one in left[:_LOOKS]:
+            self._looks += 1
+            self._looked[one.app] = self._looks
+            await self._look(one)
+
+    def _has_followed(self, found: Workload) -> bool:
+        known = self.running(found)
+        return known is not None and not known.waiting
+
+    async def _look(self, found: Workload) -> None:
+        entry = found.entry
+        if entry is None:
+            return
+        pods = await self._pods(found)
+        has = [(pod, pod.sizes[entry.container]) for pod in pods if entry.container in pod.sizes]
+        others = [pod for pod, size in has if size_now(entry, [size]) != entry.size]
+        waiting = ""
+        if others:
+            waiting = f"{len(others)} of {len(pods)} pods have another size{_why(others)}"
+        size = size_now(entry, (size for _, size in has))
+        self._running[found.app] = Running(entry.decision, size, waiting)
+
     async def resize(self, found: Workload, entry: Entry, *, dry_run: bool) -> str:
         """Why running pods keep their size; empty if all have the new one. A dry run tries one."""
         refused, count = "", 0
         pods = await self._pods(found)
-        differing = [pod for pod in pods if _container_size(pod, entry) not in (None, _size(entry))]
+        differing = [pod for pod in pods if _container_size(pod, entry) not in (None, entry.size)]
         for pod in differing[:1] if dry_run else differing:
             answer = await self._resize(pod, entry, dry_run=dry_run)
             if answer.status not in {HTTPStatus.OK, HTTPStatus.NOT_FOUND}:
@@ -102,11 +152,14 @@ class Sizes:
         return {**query, "dryRun": "All"} if dry_run else query
 
 
-def _size(entry: Entry) -> tuple[int, int]:
-    return entry.cpu, entry.memory
+def _why(pods: list[Pod]) -> str:
+    """What a kubelet says of a resize that it has not carried out."""
+    said = (one for pod in pods for one in pod.status.conditions if one.type == _PENDING)
+    found = next(said, None)
+    return "" if found is None else f" ({found.reason}: {' '.join(found.message.split())})"
 
 
 def _container_size(pod: Pod, entry: Entry) -> tuple[int, int] | None:
-    """Of the container that the entry is about; None if the pod has no such one."""
+    """Asked for by the container that the entry is about; None if the pod has no such one."""
     named = (one.resources.size for one in pod.spec.containers if one.name == entry.container)
     return next(named, None)

@@ -5,11 +5,12 @@ server records the manager of `spec.replicas` in the same write as the number it
 stored, or neither. Whoever scales the workload next replaces it.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from http import HTTPStatus
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -54,10 +55,22 @@ UNMANAGED: Final = "hold-unmanaged"
 PAUSED_HERE: Final = "hold-paused"
 SECOND_OWNER: Final = "hold-second-owner"
 NO_RESIZE: Final = "hold-no-resize"
+RESIZING: Final = "hold-resize-waits"
 DELETED: Final = "hold-being-deleted"
 
 Owners = Mapping[tuple[str, str, str], str]
 """Autoscalers by kind, namespace and name of what they scale."""
+
+
+class Running(NamedTuple):
+    """The size that the pods of a resized workload have."""
+
+    decision: str
+    """Behind the size that they were to get."""
+    size: tuple[int, int]
+    """Millicores and MiB."""
+    waiting: str
+    """Why it is another one; empty if it is not."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +94,18 @@ class Workload:
     entry: Entry | None = None
     """The size that was stored last, for this template or an earlier one."""
     pod_labels: Mapping[str, str] = field(default_factory=dict)
+    waiting: str = ""
+    """Why pods do not have the size of the entry; empty if they have it."""
 
     @property
     def sized_by(self) -> str:
         """The decision behind the stored size."""
         return "" if self.entry is None else self.entry.decision
+
+    @property
+    def is_resized(self) -> bool:
+        """Whether the stored size counts for this template."""
+        return self.entry is not None and self.entry.is_of(self.container)
 
     @property
     def is_ours(self) -> bool:
@@ -221,6 +241,13 @@ def _hold(found: WorkloadObject, other: str) -> str:
     return PAUSED_HERE if meta.annotations.get(PAUSED) == "true" else ""
 
 
+def as_running(workload: Workload, running: Running) -> Workload:
+    """The workload with the size that its pods have."""
+    cpu, memory = running.size
+    present = replace(workload.present, cpu_request=cpu, memory_request=memory)
+    return dataclasses.replace(workload, present=present, waiting=running.waiting)
+
+
 def replicas_manager(fields: list[ManagedFields]) -> tuple[str, str]:
     """Who set the replicas last, and through which subresource."""
     owners = [one for one in fields if "f:replicas" in one.fields_v1.spec]
@@ -298,6 +325,9 @@ def _step(change: Change, found: Workload, manager: str) -> Patch | Resize | Set
     if found.container is None or change.replicas != present.replicas:
         return Settled("refused", NO_RESIZE)
     new = (change.cpu_request, change.memory_request)
+    if found.is_resized and found.entry is not None and new == found.entry.size:
+        # It is stored, and the kubelets will carry it out when there is room.
+        return Settled("refused", f"{RESIZING}: {found.waiting}")
     return Resize(found, entry_of(found.container, *new, change.decision_id))
 
 

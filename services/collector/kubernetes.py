@@ -166,7 +166,7 @@ class ClusterView:
         pods = list(self._pods.objects.values())
         entries = await self._entries()
         counts = pods_by_owner(one.state for one in pods)
-        found = columns_of(sized(apps, entries or {}), counts)
+        found = columns_of(sized(apps, entries or {}, counts), counts)
         if entries is None:
             found |= {name: {} for name in _SIZES}
         if self._usage:

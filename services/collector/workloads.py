@@ -24,7 +24,7 @@ from services._kit.kubernetes.adoption import (
 )
 from services._kit.kubernetes.objects import Container, Node, Pod, PodMetrics, WorkloadObject
 from services._kit.kubernetes.quantities import amount
-from services._kit.kubernetes.sizes import Entry, key_of, resizable
+from services._kit.kubernetes.sizes import Entry, key_of, resizable, size_now
 from services.collector.batches import Values
 
 Key = tuple[str, str, str]
@@ -84,6 +84,8 @@ class PodState:
     is_ended: bool
     """Only then it takes no room of its node: the scheduler counts it until it is gone."""
     restarts: int
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Millicores and MiB that each container has now."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ class Pods:
     starting: int = 0
     pending: int = 0
     restarts: int = 0
+    sizes: list[Mapping[str, tuple[int, int]]] = field(default_factory=list)
+    """Of each pod, by container."""
 
 
 @dataclass
@@ -157,7 +161,7 @@ def _declared(name: str, domain: str, annotations: Mapping[str, str]) -> tuple[A
 
 def pod_of(found: Pod) -> PodState:
     """A pod."""
-    cpu, memory = found.spec.size
+    cpu, memory = found.size
     return PodState(
         owner=workload_of_pod(found),
         node=found.spec.node_name,
@@ -167,6 +171,7 @@ def pod_of(found: Pod) -> PodState:
         is_over=found.is_over,
         is_ended=found.is_ended,
         restarts=sum(one.restart_count for one in found.status.container_statuses),
+        sizes=found.sizes,
     )
 
 
@@ -192,6 +197,7 @@ def pods_by_owner(pods: Iterable[PodState]) -> dict[Key, Pods]:
             continue
         counts = found.setdefault(pod.owner, Pods())
         counts.restarts += pod.restarts
+        counts.sizes.append(pod.sizes)
         if not pod.node:
             counts.pending += 1
         elif pod.is_ready:
@@ -201,14 +207,19 @@ def pods_by_owner(pods: Iterable[PodState]) -> dict[Key, Pods]:
     return found
 
 
-def sized(apps: Iterable[App], entries: Mapping[str, str]) -> Iterator[App]:
-    """Apps with the sizes that were stored for their pods; see `services/_kit/kubernetes/sizes`."""
+def sized(
+    apps: Iterable[App], entries: Mapping[str, str], pods: Mapping[Key, Pods]
+) -> Iterator[App]:
+    """Resized apps with the sizes that their pods have; see `services/_kit/kubernetes/sizes`."""
     for app in apps:
         entry = Entry.parse(entries.get(key_of(app.declared.app), ""))
         if entry is None or not entry.is_of(app.container):
             yield app
         else:
-            yield replace(app, cpu_request=entry.cpu, memory_request=entry.memory)
+            each = pods.get(app.key, Pods()).sizes
+            found = (sizes[entry.container] for sizes in each if entry.container in sizes)
+            cpu, memory = size_now(entry, found)
+            yield replace(app, cpu_request=cpu, memory_request=memory)
 
 
 def columns_of(apps: Iterable[App], pods: Mapping[Key, Pods]) -> dict[str, Values]:

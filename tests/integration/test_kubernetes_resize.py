@@ -65,10 +65,30 @@ class Place:
         }
         return self.cluster.post(self._pods, pod)
 
+    def gets(self, name: str, size: tuple[str, str, str]) -> bool:
+        """Whether a new pod has a size; one that has another is removed."""
+        made = size_of(self.add_pod(name)) == size
+        if not made:
+            self.run(self.cluster.api.request("DELETE", f"{self._pods}/{name}"))
+        return made
+
     def pod_size(self, name: str) -> tuple[str, str, str]:
         """CPU, memory, and the limit of CPU."""
         found = self.run(self.cluster.api.get(f"{self._pods}/{name}", dict[str, Any]))
         return size_of(found)
+
+    def say(self, name: str, cpu: str, deferred: str = "") -> None:
+        """As its kubelet: what the pod has, and why not what it was asked to have."""
+        requests = {"cpu": cpu, "memory": "512Mi"}
+        state = {"running": {"startedAt": "2026-11-19T00:00:00Z"}}
+        container = {
+            "name": "app", "image": "app", "imageID": "", "ready": True, "restartCount": 0,
+            "state": state, "resources": {"requests": requests},
+        }  # fmt: skip
+        pending = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+        conditions = [{**pending, "message": deferred}] if deferred else []
+        status = {"containerStatuses": [container], "conditions": conditions}
+        assert self.cluster.patch(f"{self._pods}/{name}/status", {"status": status}) == 200
 
     def entry(self) -> Entry | None:
         found = self.run(self.cluster.api.get(_SIZES, dict[str, Any]))
@@ -133,7 +153,7 @@ def test_the_size_is_stored_then_running_pods_get_it_and_new_ones_have_it(place:
     assert place.pod_size("old") == ("400m", "512Mi", "800m")
     # The policy is enforced a moment after it was stored.
     names = (f"new-{number}" for number in count())
-    assert within(30, lambda: size_of(place.add_pod(next(names))) == ("400m", "512Mi", "800m"))
+    assert within(30, lambda: place.gets(next(names), ("400m", "512Mi", "800m")))
     assert present(place, target, 1).cpu_request == 400
     # The Deployment itself stays as it is: no rollout begins.
     assert place.made() == 0
@@ -174,6 +194,25 @@ def test_what_died_between_storing_and_resizing_is_finished_by_the_next(place: P
     assert place.pod_size("left") == ("300m", "512Mi", "600m")
     for one in (first, again):
         place.run(one.close())
+
+
+def test_a_resize_that_a_kubelet_defers_does_not_count_as_done(place: Place) -> None:
+    place.add_pod("small")
+    target = place.target()
+    assert answer(place, target, place.resizing(present(place, target), 400)) == "applied"
+    place.say("small", "250m", "Node didn't have enough resource: cpu")
+    now = present(place, target, 1)
+    assert now.cpu_request == 250
+    written = place.run(target.carry_out(place.resizing(now, 400, 1)))
+    said = "1 of 1 pods have another size (Deferred: Node didn't have enough resource: cpu)"
+    assert written.reasons == {place.app: f"hold-resize-waits: {said}"}
+    # Meanwhile more pods may be what is needed.
+    assert answer(place, target, raising(place, present(place, target, 2), 2)) == "applied"
+    place.say("small", "400m")
+    assert present(place, target, 3).cpu_request == 400
+    stored = [one for one in resizes(place) if one.object_ref["resource"] == "configmaps"]
+    assert len(stored) == 1
+    place.run(target.close())
 
 
 def test_the_owners_next_release_wins(place: Place) -> None:

@@ -141,12 +141,16 @@ class Condition(_Object, frozen=True):
     type: str
     status: str
     reason: str = ""
+    message: str = ""
 
 
 class ContainerStatus(_Object, frozen=True):
-    """How often a container was restarted."""
+    """What a container has, and how often it was restarted."""
 
+    name: str = ""
     restart_count: int = 0
+    resources: Resources = field(default_factory=Resources)
+    """In force on the node; empty without a kubelet that reports them."""
 
 
 class PodStatus(_Object, frozen=True):
@@ -163,6 +167,26 @@ class Pod(_Object, frozen=True):
     metadata: ObjectMeta
     spec: PodSpec = field(default_factory=PodSpec)
     status: PodStatus = field(default_factory=PodStatus)
+
+    @property
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Millicores and MiB that each container has now; a kubelet may defer a resize."""
+        found = {one.name: one.resources.requests for one in self.spec.containers}
+        for one in self.status.container_statuses:
+            if one.name in found:
+                found[one.name] = {**found[one.name], **one.resources.requests}
+        return {name: Resources(requests=requests).size for name, requests in found.items()}
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Millicores and MiB that the scheduler counts: while a resize waits, the larger ones."""
+        cpu, memory = self.spec.size
+        now = self.sizes
+        for one in self.spec.containers:
+            (asked_cpu, asked_memory), (has_cpu, has_memory) = one.resources.size, now[one.name]
+            cpu += max(0, has_cpu - asked_cpu)
+            memory += max(0, has_memory - asked_memory)
+        return cpu, memory
 
     @property
     def is_ready(self) -> bool:

@@ -5,7 +5,7 @@ in the template, the requests and limits that it gets (`-`: no limit), and the d
 counts only while the template has the requests that it was made for: the owner's next release wins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -21,6 +21,8 @@ WRITER: Final = "hirl-actuator"
 _ABSENT: Final = "-"
 _PARTS: Final = 8
 _LONGEST_KEY: Final = 253
+_ROUNDING: Final = 0.05
+"""Share by which a size may differ from the one that was asked for: runtimes round CPU."""
 
 
 class ConfigMap(msgspec.Struct, frozen=True):
@@ -60,6 +62,11 @@ class Entry:
         size = f"{self.cpu}m {self.memory}Mi"
         return " ".join([self.container, *self.was, size, *self.limits, self.decision])
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Millicores and MiB."""
+        return self.cpu, self.memory
+
     def is_of(self, container: Container | None) -> bool:
         """Whether a template still has the requests that this was made for."""
         if container is None:
@@ -76,6 +83,23 @@ class Entry:
         }
         requests = {"cpu": f"{self.cpu}m", "memory": f"{self.memory}Mi"}
         return {"requests": requests, "limits": named} if named else {"requests": requests}
+
+
+def size_now(entry: Entry, sizes: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Millicores and MiB of a workload's pods: the mean of what they have.
+
+    A kubelet may defer a resize. If the new size counted nevertheless, the app's use would look
+    lower than it is, and it would lose pods.
+    """
+    wanted = entry.size
+    found = [wanted if _is_close(one, wanted) else one for one in sizes] or [wanted]
+    cpu, memory = (round(sum(one[i] for one in found) / len(found)) for i in (0, 1))
+    return cpu, memory
+
+
+def _is_close(size: tuple[int, int], wanted: tuple[int, int]) -> bool:
+    pairs = zip(size, wanted, strict=True)
+    return all(abs(now - asked) <= _ROUNDING * asked for now, asked in pairs)
 
 
 def path_of(place: str) -> str:

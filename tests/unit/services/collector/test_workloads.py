@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from services._kit.kubernetes.objects import Node, Pod, PodMetrics, WorkloadObject
+from services._kit.kubernetes.sizes import Entry
 from services.collector.batches import pools_of, stamp_of
 from services.collector.workloads import (
     App,
@@ -18,6 +19,7 @@ from services.collector.workloads import (
     pod_of,
     pods_by_owner,
     pools_of_nodes,
+    sized,
     usage_of,
 )
 from tests.kubernetes_helpers import deployment
@@ -139,6 +141,51 @@ def test_usage_is_of_recent_samples_and_an_app_without_any_is_missing() -> None:
     assert found["cpu_cores"] == {("", "shop/web"): 0.5}
     assert found["memory_gib"] == {("", "shop/web"): 1.0}
     assert found["measured_pods"] == {("", "shop/web"): 1.0}
+
+
+def resized(running: str | None, asked: str = "500m") -> PodState:
+    """A pod that was asked to have a size, and has what its kubelet says, if it says anything."""
+    container = {"name": "app", "resources": {"requests": {"cpu": asked, "memory": "512Mi"}}}
+    requests = {"cpu": running, "memory": "512Mi"}
+    statuses = [{"name": "app", "resources": {"requests": requests}}] if running else []
+    owner = {"kind": "ReplicaSet", "name": "web-7f9c", "controller": True}
+    document = {
+        "metadata": {
+            "name": "web", "namespace": "shop", "labels": {"pod-template-hash": "7f9c"},
+            "ownerReferences": [owner],
+        },
+        "spec": {"nodeName": "n1", "containers": [container]},
+        "status": {"containerStatuses": statuses},
+    }  # fmt: skip
+    return pod_of(msgspec.convert(document, Pod))
+
+
+@pytest.mark.parametrize(
+    ("pods", "cpu"),
+    [
+        ([], 500),
+        # A new one, whose kubelet has not said anything.
+        ([resized(None)], 500),
+        ([resized("500m"), resized("498m")], 500),
+        ([resized("250m"), resized("250m")], 250),
+        ([resized("250m"), resized("500m")], 375),
+        # One that kept its size because the API server refused the other one.
+        ([resized(None, asked="250m"), resized(None)], 375),
+    ],
+)
+def test_a_resize_counts_as_far_as_kubelets_have_carried_it_out(
+    pods: list[PodState], cpu: int
+) -> None:
+    """Else the use of an app whose pods are still small would look low, and it would lose some."""
+    entry = str(Entry("app", ("250m", "512Mi"), 500, 512, ("-", "-"), "payments/1"))
+    (found,) = sized([app()], {"shop_web": entry}, pods_by_owner(pods))
+    assert (found.cpu_request, found.memory_request) == (cpu, 512)
+
+
+def test_while_a_resize_waits_the_node_has_no_more_room_than_before_or_after() -> None:
+    pods = [resized("250m", asked="500m"), resized("500m", asked="250m")]
+    found = pools_of_nodes([node("n1")], pods, {}, NOW)
+    assert found["free_cores"]["", "general"] == 15.0
 
 
 def test_pools_count_ready_and_booting_nodes_and_what_is_free() -> None:

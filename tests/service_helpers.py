@@ -1,5 +1,6 @@
 """Events of a small cluster for tests: apps, samples, pools, budgets, plans and heartbeats."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -21,9 +22,7 @@ REPLICAS = 10
 
 def time_of(tick: int) -> str:
     """Event time of a tick."""
-    minute, second = divmod(tick * 10, 60)
-    hour, minute = divmod(minute, 60)
-    return f"2026-01-05T{hour:02d}:{minute:02d}:{second:02d}Z"
+    return f"{datetime(2026, 1, 5, tzinfo=UTC) + timedelta(seconds=tick * 10):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def declared(app: str = APPS[0], **changes: Any) -> AppDeclared:

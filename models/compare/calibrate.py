@@ -22,7 +22,7 @@ from models.compare.families import Family
 from models.compare.provenance import family_code, hash_of_world
 from models.compare.run import run
 from models.compare.search import Point, Search, Tried, best
-from models.control.tuned import Tuned
+from models.control.tuned import Tuned, tuned
 from models.sim.apps import Population
 from models.sim.config.physics import SimCluster, with_scheduling
 from models.sim.config.scenario import Scenario
@@ -85,10 +85,10 @@ def calibrate(
     on_done: Callable[[], None] = lambda: None,
 ) -> Tuned:
     """Search the family's ranges; `on_done` is called once for each point, stored ones included."""
-    worlds, code = _world_hashes(family, setting), family_code(family)
+    worlds, code, starts = _world_hashes(family, setting), family_code(family), _starts(family)
     search = Search(
-        _identity(family, setting, worlds, code, search_seed),
-        family.defaults(),
+        _identity(family, setting, starts, worlds, code, search_seed),
+        starts,
         family.ranges,
         search_seed,
         storage,
@@ -124,12 +124,28 @@ def calibrate(
     )
 
 
+def _starts(family: Family) -> list[Point]:
+    """The defaults, and what is in force where that is something else."""
+    defaults, in_force = family.defaults(), dict[str, float]()
+    for name, value in tuned(family.name).items():
+        if name in family.ranges:
+            low, high = family.ranges[name]
+            in_force[name] = min(max(value, low), high)
+    found = [defaults, defaults | in_force]
+    return found if found[0] != found[1] else found[:1]
+
+
 def _identity(
-    family: Family, setting: Setting, worlds: dict[str, str], code: str, search_seed: int
+    family: Family,
+    setting: Setting,
+    starts: list[Point],
+    worlds: dict[str, str],
+    code: str,
+    search_seed: int,
 ) -> str:
     """Name of a search in its file: a search of anything else starts from the beginning."""
     depends = (
-        *(family.defaults(), family.ranges, worlds, code, setting.seeds, search_seed),
+        *(starts, family.ranges, worlds, code, setting.seeds, search_seed),
         *(setting.aggregate.name, dict(setting.bounds)),
     )
     digest = hashlib.sha256(msgspec.json.encode(depends, order="sorted")).hexdigest()[:12]

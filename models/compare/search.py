@@ -4,7 +4,7 @@ Every point follows from the seed, its number and the values before it, so a sea
 continues as if it had not been. The number of processes that evaluate a point does not matter.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -37,10 +37,10 @@ class Search:
     """A search of one family; `name` identifies it in the file and everything it depends on."""
 
     def __init__(
-        self, name: str, defaults: Point, ranges: Ranges, seed: int, file: Path | None
+        self, name: str, starts: Sequence[Point], ranges: Ranges, seed: int, file: Path | None
     ) -> None:
         self._optuna = _import_optuna()
-        self._defaults, self._ranges, self._seed = defaults, ranges, seed
+        self._starts, self._ranges, self._seed = starts, ranges, seed
         self._study = self._optuna.create_study(
             study_name=name, storage=_storage(self._optuna, file), load_if_exists=True
         )
@@ -62,15 +62,15 @@ class Search:
         ]
 
     def ask(self) -> tuple["optuna.Trial", Point]:
-        """The next point: the defaults first, so that a result is never worse than no search."""
+        """The next point: the starts first, so that a result is never worse than any of them."""
         done = len(self.tried)
         # A new sampler for each point: the state of its generator would not survive a restart.
         self._study.sampler = self._optuna.samplers.TPESampler(
             seed=1000 * self._seed + done,
             n_startup_trials=_RANDOM_PER_DIMENSION * len(self._ranges),
         )
-        if done == 0:
-            self._study.enqueue_trial(dict(self._defaults))
+        if done < len(self._starts):
+            self._study.enqueue_trial(dict(self._starts[done]))
         trial = self._study.ask()
         point = {
             name: float(f"{trial.suggest_float(name, low, high, log=_wide(low, high)):.{_DIGITS}g}")

@@ -22,7 +22,7 @@ from models.control.budget import (
     overdrafts,
     shared_pools,
 )
-from models.control.insurance import Insurance
+from models.control.insurance import StandingPods
 from models.control.parameters import Parameters
 from models.control.report import Report
 from models.control.residual import (
@@ -128,7 +128,7 @@ class Commander:
         # [D, D] of the row's distress, that for which the highest priority of the column releases.
         # Not that of its callers: their surge reaches it next.
         self._heeded = ((inventory.calls == 0.0) & self._highest[:, None]).astype(np.float64)
-        self._insurance = Insurance(inventory, parameters)
+        self._standing = StandingPods(inventory, parameters)
         self._shared = shared_pools(inventory.domain_pools, inventory.pool_cpu.size) == 1.0
 
     def decide(
@@ -145,13 +145,16 @@ class Commander:
         outlook = look_ahead(tick, report.rps, forecast)
         # Not less with a surer forecast: it foresees the usual, and no surge that nobody announced.
         wanted = np.clip(outlook.width, self._parameters.headroom, _MOST_HEADROOM)
-        headroom = affordable(wanted * self._protected, report.work, self._spare(pools, report))
+        demand = affordable(wanted * self._protected, report.work, self._spare(pools, report))
         # After the cut to what is spare: a policy may go beyond it, within the safety rules.
+        headroom = self._standing.cushioned(demand, report)
         headroom = scale_headroom(headroom, residual.headroom)
         # After that: insurance is the operator's, not a policy's.
-        headroom, insured = self._insurance.raised(headroom, report)
+        headroom, insured = self._standing.insured(headroom, report)
+        standing = np.maximum(0.0, headroom - np.maximum(0.0, demand))
         report = with_distress(report, residual.urgency)
-        comfort = scale(report.wanted, residual.comfort)
+        # Standing pods come after everybody's comfort: what is left over is divided by weight.
+        comfort = scale(report.wanted * (1.0 - standing / (1.0 + headroom)), residual.comfort)
         budget = self._make_budget(tick, pools, report, comfort, headroom, epoch)
         budget = budget._replace(insured=insured)
         spare = scale(np.full((tick.size, 1), self._parameters.node_spare), residual.spare)
@@ -162,12 +165,13 @@ class Commander:
         coming = np.maximum(coming, self._prepared(report, outlook))
         # Pods don't move. Nodes for pods that have one are kept where these pods are, and only what
         # is missing is placed anew: counted in the preferred pools, they would be paid for twice.
-        occupied, price = self._insurance.nodes(
+        occupied, price = self._standing.nodes(
             self._filled(pools),
             spare,
             self._cores_of_node(report),
             report,
-            part=insured / (1.0 + headroom),
+            standing / (1.0 + headroom),
+            insured / (1.0 + headroom),
         )
         missing = np.maximum(report.wanted, coming) - (report.held - report.pending)
         room = np.maximum(0.0, pools.quota - occupied)

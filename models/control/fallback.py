@@ -75,17 +75,19 @@ def usable_forecast(forecast: Forecast | None, level: I8) -> Forecast | None:
     )
 
 
-def usable_directive(directive: Directive, level: I8) -> Directive:
+def usable_directive(directive: Directive, level: I8, cushion: F64) -> Directive:
     """A directive without what forecasts added to it, in domains that do without them.
 
-    The Commander drops a forecast with its next directive; a Soldier need not wait for that.
+    The Commander drops a forecast with its next directive; a Soldier need not wait for that. Of the
+    headroom, insurance and the `cushion` [D] stay: neither depends on a forecast.
     """
     without = level >= _REACTIVE
     if not without.any():
         return directive
-    headroom = np.where(without, directive.budget.insured, directive.budget.headroom)
+    budget = directive.budget
+    standing = np.minimum(budget.headroom, budget.insured + cushion)
     return directive._replace(
-        budget=directive.budget._replace(headroom=headroom),
+        budget=budget._replace(headroom=np.where(without, standing, budget.headroom)),
         growth=np.where(without, 1.0, directive.growth),
     )
 

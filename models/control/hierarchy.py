@@ -113,7 +113,7 @@ class Heuristic:
         plan, decision, tick = self._plan_for(observation), state.decision, observation.tick
         level, apps = state.level, observation.status
         signals, estimator = self._estimator.step(observation, state.estimator)
-        directive = usable_directive(decision.directive, level)
+        directive = usable_directive(decision.directive, level, self._soldiers.cushion)
         residual = residual or neutral(tick.size)
         if self._advisers.soldier is not None:
             factors = self._advisers.soldier(apps, signals, directive)

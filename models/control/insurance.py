@@ -1,13 +1,14 @@
-"""Insurance against losing a zone: pods that insured domains run only to carry such a loss.
+"""Pods that run before they are needed: a cushion against surges, insurance against losing a zone.
 
-They have to run before it. An app whose remaining pods cannot carry its work times out within
+They have to run before it happens. An app whose pods cannot carry its work times out within
 seconds, clients send their requests again, and several times the load needs more pods than were
-lost. Pods that start then come too late, whether spare nodes or lower priorities make room for
-them. So a domain with `survive: zone` is sized for its remaining pods, with the zones of its pools
-evenly filled; what it has as headroom for demand counts.
+lacking at first. Pods that start then come too late, whether spare nodes or lower priorities make
+room for them. So the two highest priorities have a cushion beyond what they are sized for, and a
+domain with `survive: zone` is sized for the pods that are left after the loss, with the zones of
+its pools evenly filled. The larger of both counts, and what a domain has as headroom is part of it.
 
-Spare nodes count, too: what insured pods fill are the nodes that would stand empty for a surge.
-Only what exceeds them is the price of the insurance.
+Spare nodes count, too: what standing pods fill are the nodes that would stand empty for a surge.
+The price of insurance is what exceeds spare nodes and cushion.
 """
 
 from typing import Final, NamedTuple
@@ -28,7 +29,7 @@ _LACKING: Final = 0.01
 """Share of what these priorities hold that their apps may lack while insurance is kept up."""
 
 
-class InsuredNodes(NamedTuple):
+class StandingNodes(NamedTuple):
     """Nodes, [E, P] each."""
 
     kept: F64
@@ -37,8 +38,8 @@ class InsuredNodes(NamedTuple):
     """The part that would not be kept without insurance."""
 
 
-class Insurance:
-    """What insured domains of one cluster need. E environments, D domains, P pools."""
+class StandingPods:
+    """What domains of one cluster run beyond their work. E environments, D domains, P pools."""
 
     def __init__(self, inventory: Inventory, parameters: Parameters) -> None:
         self._choices = inventory.domain_pools
@@ -48,40 +49,55 @@ class Insurance:
         left = np.where(self._choices >= 0, left[self._choices], 1.0).min(axis=1)
         left = np.where(inventory.survives_zone, left, 1.0)
         needed = parameters.target(inventory.priority) / (_AFTER_LOSS * left) - 1.0
-        self._share = np.where(inventory.survives_zone, np.maximum(0.0, needed), 0.0)
+        self._insured = np.where(inventory.survives_zone, np.maximum(0.0, needed), 0.0)
+        self._cushion = parameters.cushion(inventory.priority)
 
-    def raised(self, headroom: F64, report: Report) -> tuple[F64, F64]:
-        """Headroom [E, D] for demand raised to what insurance takes, and the part that this adds.
+    def cushioned(self, headroom: F64, report: Report) -> F64:
+        """Headroom [E, D] for demand, raised to the cushion."""
+        return self._raised(headroom, self._cushion, report)
 
-        Nothing while apps of high priority lack pods for their present work: the loss has come, or
-        a surge has, and room for another one would be taken from what is there.
+    def insured(self, headroom: F64, report: Report) -> tuple[F64, F64]:
+        """Headroom [E, D] raised to what insurance takes, and the part that this adds."""
+        raised = self._raised(headroom, self._insured, report)
+        return raised, np.maximum(0.0, raised - np.maximum(0.0, headroom))
+
+    def _raised(self, headroom: F64, share: F64, report: Report) -> F64:
+        """Headroom, or the share where that is more.
+
+        Not while apps of high priority lack pods for their present work: the loss or the surge has
+        come, and room for another one would be taken from what is there.
         """
         lacking = report.distress[:, self._protected].sum(axis=1)
         held = report.held[:, self._protected].sum(axis=1)
         served = (lacking <= _LACKING * held)[:, None]
-        raised = np.where(served & (self._share > headroom), self._share, headroom)
-        # A policy may cut headroom below zero: that makes no domain an insured one.
-        raised = np.where(self._share > 0.0, raised, headroom)
-        return raised, np.maximum(0.0, raised - np.maximum(0.0, headroom))
+        # A policy may cut headroom below zero, where no share is asked for.
+        raised: F64 = np.where(served & (share > 0.0), np.maximum(headroom, share), headroom)
+        return raised
 
-    def nodes(self, filled: F64, spare: F64, size: F64, report: Report, part: F64) -> InsuredNodes:
-        """Nodes that bound pods need when `part` [E, D] of what domains want is insurance.
+    def nodes(
+        self, filled: F64, spare: F64, size: F64, report: Report, standing: F64, insured: F64
+    ) -> StandingNodes:
+        """Nodes that bound pods need when `standing` [E, D] of what domains want are such pods.
 
-        Pods fill the nodes `filled` [E, P]; `size` [E, D, P] is what domains fill of one, in cores.
-        `spare` [E, 1] nodes are kept free for each other one; insured pods need none.
+        `insured` [E, D] is the part of these that is insurance. Pods fill the nodes `filled`
+        [E, P]; `size` [E, D, P] is what domains fill of one, in cores. `spare` [E, 1] nodes are
+        kept free for each other one; standing pods need none.
         """
         bound = report.held - report.pending
-        # Of pods that are missing, the insured ones are missing first.
-        cores = np.minimum(bound, report.wanted) - (1.0 - part) * report.wanted
-        insured = self._place(np.maximum(0.0, cores), filled, size)
-        others = filled - insured
-        price = np.maximum(0.0, insured - spare * others)
-        return InsuredNodes(others * (1.0 + spare) + price, price)
+        # Of pods that are missing, standing ones are missing first, and of them the insured ones.
+        cores = np.minimum(bound, report.wanted) - (1.0 - standing) * report.wanted
+        cores = np.maximum(0.0, cores)
+        cushion = np.minimum(cores, np.maximum(0.0, standing - insured) * report.wanted)
+        placed = self._place(cores, filled, size)
+        others = filled - placed
+        beyond = np.maximum(0.0, placed - spare * others)
+        uninsured = np.maximum(0.0, self._place(cushion, filled, size) - spare * others)
+        return StandingNodes(others * (1.0 + spare) + beyond, beyond - uninsured)
 
     def _place(self, cores: F64, filled: F64, size: F64) -> F64:
         """[E, P] nodes that hold `cores` [E, D] of bound pods: preferred pools first."""
         nodes = np.zeros_like(filled)
-        for domain in np.flatnonzero(self._share):
+        for domain in np.flatnonzero(np.maximum(self._cushion, self._insured)):
             rest = cores[:, domain].copy()
             for pool in self._choices[domain]:
                 if pool >= 0:

@@ -58,13 +58,13 @@ class Parameters(NamedTuple):
     """An app grows when it needs this share more than it has."""
     dead_band_in: float = 0.2
     """An app shrinks when it needed this share less than it has, for the whole window."""
-    margin: float = 0.05
+    margin: float = 0.033
     """Share that a change adds to the need, so that the next small rise needs no change."""
     smoothing: float = 0.5
     """Weight of a tick in the filtered load; jumps pass unfiltered."""
     risk: float = 0.85
     """Utilisation from which an app is at risk: it grows even while it gives way to others."""
-    kept_back: float = 0.138
+    kept_back: float = 0.07
     """How far below `risk` apps stay when they release pods to others."""
     headroom: float = 0.04
     """Share that the two highest priorities have beyond their targets at least, while cores are
@@ -72,6 +72,11 @@ class Parameters(NamedTuple):
     node_spare: float = 0.1
     """Nodes kept free above those that pods fill, as a share of them: what a surge or a lost node
     needs before the cloud delivers more, and what placing pods one by one cannot fill."""
+    cushion_p0: float = 0.0
+    """Share that P0 has beyond its target while P0 and P1 have what their present work needs: what
+    nobody announced is met by pods that run. Other than headroom it may take what is spare."""
+    cushion_p1: float = 0.0
+    """The same of P1."""
     arrival: float = 0.015
     """Nodes that the cloud is counted on to deliver per minute, as a share of those in use. What
     it cannot deliver until a forecast rise is requested earlier."""
@@ -79,6 +84,11 @@ class Parameters(NamedTuple):
     def target(self, priority: I32) -> F64:
         """[D] of domains with these priorities."""
         by_priority = np.array([self.target_p0, self.target_p1, self.target_p2, self.target_p3])
+        return by_priority[priority]
+
+    def cushion(self, priority: I32) -> F64:
+        """[D] of domains with these priorities."""
+        by_priority = np.array([self.cushion_p0, self.cushion_p1, 0.0, 0.0])
         return by_priority[priority]
 
     def surge_level(self, priority: I32) -> F64:
@@ -119,23 +129,18 @@ class Parameters(NamedTuple):
         )
 
 
-# Narrower than at first: only where a calm day leaves nodes to spare.
+# The others are at what an earlier search of all of them found.
 RANGES: Final[dict[str, tuple[float, float]]] = {
-    # Below this target a cluster reaches its quotas on a calm day.
     "target_p0": (0.44, 0.7),
-    "target_p1": (0.52, 0.75),
+    "target_p1": (0.44, 0.75),
     "target_p2": (0.65, 0.9),
     "target_p3": (0.7, 0.95),
-    "surge_target": (0.55, 0.85),
+    "surge_target": (0.45, 0.85),
     "reserve": (0.03, 0.12),
-    "dead_band_out": (0.05, 0.2),
     "dead_band_in": (0.08, 0.4),
-    "margin": (0.0, 0.1),
-    "smoothing": (0.1, 1.0),
     "risk": (0.72, 0.93),
-    "kept_back": (0.03, 0.15),
-    "headroom": (0.0, 0.1),
     "node_spare": (0.02, 0.25),
-    "arrival": (0.0, 0.04),
+    "cushion_p0": (0.0, 0.5),
+    "cushion_p1": (0.0, 0.4),
 }
 """Where the calibration searches."""

@@ -111,6 +111,8 @@ class Soldiers:
         self._target = parameters.target(priority)
         self._surge = parameters.surge_level(priority)
         self._foreseen = parameters.foreseen_level(priority)
+        self.cushion = parameters.cushion(priority)
+        """[D] share of the headroom that depends on no forecast."""
         self._constants = _constants(inventory, parameters, parts)
         self._work = workspace(priority.size, inventory.domain.size)
         self._triage = triage_scratch(priority.size)

@@ -9,7 +9,7 @@ from services._kit.state_codec import Transient
 
 T = TypeVar("T")
 
-POLICY: Final = "heuristic/5"
+POLICY: Final = "heuristic/6"
 """Name and version of the policy that decides in the Soldiers and in the Commander."""
 
 

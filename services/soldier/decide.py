@@ -288,10 +288,9 @@ class SoldierHandler(Handler[SoldierState]):
         # A budget that was made from this tick binds only later ticks, even in a replay.
         budget = binding_budget(frame.tick, state.budgets)
         level = self._levels.before(frame.tick, frame.domain)
-        directive = usable_directive(
-            directive_of(budget, self._apps), np.full((1, len(self._apps.domains)), level, np.int8)
-        )
         soldiers, tick = self._soldiers.of(frame.domain, names), np.array([frame.tick], np.int32)
+        levels = np.full((1, len(self._apps.domains)), level, np.int8)
+        directive = usable_directive(directive_of(budget, self._apps), levels, soldiers.cushion)
 
         def planned_with(factors: AppFactors | None, memory: SoldiersState) -> tuple[Plan, Report]:
             plan = empty_plan(1, len(names), len(self._apps.pools))

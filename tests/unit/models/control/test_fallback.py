@@ -37,6 +37,9 @@ def at(level: Level) -> I8:
     return np.where(FIRST, level, Level.POLICY)[None].astype(np.int8)
 
 
+NO_CUSHION = np.zeros(DOMAINS)
+
+
 def residual() -> Residual:
     return Residual(
         headroom=np.full((1, DOMAINS), 1.5),
@@ -55,7 +58,7 @@ def test_full_trust_returns_what_it_was_given() -> None:
     forecast, directive = forecast_of(plant, 2.0), state.decision.directive
     for levels in (no_fallback(1, DOMAINS), at(Level.HEURISTIC)):
         assert usable_forecast(forecast, levels) is forecast
-        assert usable_directive(directive, levels) is directive
+        assert usable_directive(directive, levels, NO_CUSHION) is directive
     given_residual = residual()
     assert usable_residual(given_residual, no_fallback(1, DOMAINS), DOMAIN) is given_residual
 
@@ -90,10 +93,14 @@ def test_below_heuristic_a_domain_has_no_forecast_and_the_others_have(level: Lev
             headroom=np.full((1, DOMAINS), 0.1), insured=np.full((1, DOMAINS), 0.04)
         ),
     )
-    found = usable_directive(growing, at(level))
+    found = usable_directive(growing, at(level), NO_CUSHION)
     assert found.growth[0].tolist() == np.where(FIRST, 1.0, 2.0).tolist()
-    # Insurance against the loss of a zone is no forecast.
+    # Insurance against the loss of a zone is no forecast, and neither is a cushion.
     assert found.budget.headroom[0].tolist() == np.where(FIRST, 0.04, 0.1).tolist()
+    cushioned = usable_directive(growing, at(level), NO_CUSHION + 0.03).budget.headroom
+    assert cushioned[0] == pytest.approx(np.where(FIRST, 0.07, 0.1))
+    larger = usable_directive(growing, at(level), NO_CUSHION + 0.3).budget.headroom
+    assert larger[0].tolist() == [0.1] * DOMAINS
 
 
 def plans(level: Level, factor: float | None, residual: Residual | None) -> list[Plan]:

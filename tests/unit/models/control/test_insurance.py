@@ -10,7 +10,7 @@ from models.cluster.inventory import Inventory
 from models.control.budget import CommanderDecision
 from models.control.commander import Commander
 from models.control.hierarchy import Heuristic
-from models.control.insurance import Insurance, InsuredNodes
+from models.control.insurance import StandingNodes, StandingPods
 from models.control.parameters import Parameters, Parts
 from models.control.report import Report
 from models.features.pools import PoolReadings
@@ -55,22 +55,27 @@ def report_of(distress: dict[int, float] | None = None) -> Report:
 def beyond(
     inventory: Inventory, headroom: float = 0.0, distress: dict[int, float] | None = None
 ) -> list[float]:
-    _, found = Insurance(inventory, PARAMETERS).raised(each(headroom), report_of(distress))
+    pods = StandingPods(inventory, PARAMETERS)
+    _, found = pods.insured(each(headroom), report_of(distress))
     shares: list[float] = found[0].tolist()
     return shares
 
 
-def nodes(spare: float, part: float, held: float = 1000.0) -> InsuredNodes:
-    """Of the first domain alone, in a preferred pool with 20 filled nodes of 50 cores."""
+def nodes(spare: float, part: float, held: float = 1000.0, cushion: float = 0.0) -> StandingNodes:
+    """Of the first domain alone, in a preferred pool with 20 filled nodes of 50 cores.
+
+    `part` of what it wants is insured, and `cushion` comes on top.
+    """
     inventory = insured([int(P0[0])])
     filled = np.zeros((1, POOLS))
     filled[0, inventory.domain_pools[P0[0], 0]] = held / 50.0
     report = report_of()._replace(held=each(held))
-    parts = each(0.0)
-    parts[0, P0[0]] = part
+    insured_part, standing = each(0.0), each(0.0)
+    insured_part[0, P0[0]], standing[0, P0[0]] = part, part + cushion
     size = np.full((1, DOMAINS, POOLS), 50.0)
     share = np.array([[spare]])
-    return Insurance(inventory, PARAMETERS).nodes(filled, share, size, report, parts)
+    pods = StandingPods(inventory, PARAMETERS)
+    return pods.nodes(filled, share, size, report, standing, insured_part)
 
 
 def test_what_is_left_after_a_loss_carries_the_work() -> None:
@@ -89,8 +94,8 @@ def test_the_more_zones_the_less_it_takes() -> None:
 
 
 def test_a_domain_with_low_targets_needs_nothing_more() -> None:
-    insurance = Insurance(insured([0], 10), Parameters(target_p0=0.5))
-    raised, more = insurance.raised(each(0.0), report_of())
+    pods = StandingPods(insured([0], 10), Parameters(target_p0=0.5))
+    raised, more = pods.insured(each(0.0), report_of())
     assert raised[0, 0] == more[0, 0] == 0.0
 
 
@@ -103,7 +108,7 @@ def test_headroom_for_demand_counts() -> None:
 
 def test_a_policy_that_cuts_headroom_cuts_no_insurance_and_insures_nobody() -> None:
     inventory = insured([0])
-    raised, more = Insurance(inventory, PARAMETERS).raised(each(-0.1), report_of())
+    raised, more = StandingPods(inventory, PARAMETERS).insured(each(-0.1), report_of())
     assert raised[0, 0] == more[0, 0] == beyond(inventory)[0]
     assert (raised[0, 1:] == -0.1).all()
     assert (more[0, 1:] == 0.0).all()
@@ -137,25 +142,65 @@ def test_of_pods_that_are_missing_the_insured_ones_are_missing_first() -> None:
 def test_without_insured_domains_every_number_stays_as_it_is(seed: int, spare: float) -> None:
     rng = np.random.default_rng(seed)
     filled, headroom = rng.uniform(0, 1e6, (2, POOLS)), rng.uniform(-0.5, 0.5, (2, DOMAINS))
-    insurance, report = Insurance(insured([]), PARAMETERS), report_of()
-    raised, more = insurance.raised(headroom, report)
+    pods, report = StandingPods(insured([]), PARAMETERS), report_of()
+    raised, more = pods.insured(headroom, report)
+    assert pods.cushioned(headroom, report).tobytes() == headroom.tobytes()
     assert (more == 0.0).all()
     assert raised.tobytes() == headroom.tobytes()
     size = np.full((2, DOMAINS, POOLS), 50.0)
-    found = insurance.nodes(filled, np.full((2, 1), spare), size, report, more)
+    found = pods.nodes(filled, np.full((2, 1), spare), size, report, more, more)
     assert (found.kept == filled * (1.0 + spare)).all()
     assert (found.price == 0.0).all()
 
 
+def test_a_cushion_stands_while_high_priorities_are_served_and_is_no_insurance() -> None:
+    pods = StandingPods(INVENTORY, Parameters(cushion_p0=0.3, cushion_p1=0.2))
+    by_priority = np.array([0.3, 0.2, 0.0, 0.0])[INVENTORY.priority]
+    assert pods.cushioned(each(0.0), report_of())[0] == pytest.approx(by_priority)
+    # More headroom than that stays as it is.
+    assert pods.cushioned(each(0.25), report_of())[0, P0] == pytest.approx(0.3)
+    assert pods.cushioned(each(0.25), report_of())[0, NOT_P0] == pytest.approx(0.25)
+    lacking = report_of({int(P0[0]): 200.0})
+    assert (pods.cushioned(each(0.0), lacking) == 0.0).all()
+    _, more = pods.insured(pods.cushioned(each(0.0), report_of()), report_of())
+    assert (more == 0.0).all()
+
+
+def test_nodes_of_a_cushion_replace_spare_ones_and_have_no_price() -> None:
+    # 20 nodes are filled, 2 of them by a cushion: 18 with a spare tenth need 19.8.
+    found = nodes(spare=0.1, part=0.0, cushion=0.1)
+    assert found.kept.sum() == pytest.approx(20.0)
+    assert found.price.sum() == 0.0
+    # Insurance beside it costs what the cushion leaves no spare node for.
+    both = nodes(spare=0.1, part=0.1, cushion=0.1)
+    assert both.kept.sum() == pytest.approx(20.0)
+    assert both.price.sum() == pytest.approx(4.0 - 1.6 - (2.0 - 1.6))
+
+
+def test_a_cushion_is_claimed_after_the_comfort_of_all() -> None:
+    report = report_of()
+    # More than there is: 12 nodes in each pool.
+    plain, cushioned = (
+        decided(INVENTORY, report, 12, 12, Parameters(cushion_p0=share)).directive.budget
+        for share in (0.0, 0.3)
+    )
+    assert cushioned.headroom[0, P0] == pytest.approx(0.3)
+    assert (cushioned.cores[0, NOT_P0] >= plain.cores[0, NOT_P0] - 1e-6).all()
+
+
 def decided(
-    inventory: Inventory, report: Report, nodes_of_pool: int, quota: int
+    inventory: Inventory,
+    report: Report,
+    nodes_of_pool: int,
+    quota: int,
+    parameters: Parameters = PARAMETERS,
 ) -> CommanderDecision:
     pool = Plant(nodes=nodes_of_pool).pool
     pool["quota"] = quota
     # Full of pods.
     pool["free_cpu"] = pool["free_memory"] = 0.0
     pools = PoolReadings(pool, inventory)
-    return Commander(inventory, PARAMETERS).decide(TICK, pools, report, None, TICK)
+    return Commander(inventory, parameters).decide(TICK, pools, report, None, TICK)
 
 
 # No deadline: the first example may compile kernels.

@@ -335,7 +335,7 @@ def test_insurance_shows_in_budgets_requests_and_metrics_with_its_price_and_reas
         domains=(msgspec.structs.replace(first, survive="zone"), *others),
         pools=tuple(msgspec.structs.replace(pool, zones=3) for pool in CLUSTER.pools),
     )
-    parameters = tuned_parameters()._replace(node_spare=0.0)
+    parameters = tuned_parameters()._replace(node_spare=0.0, cushion_p0=0.0)
     bus, telemetry = MemoryBus(ManualClock(1000.0)), Telemetry("commander", ManualClock())
     handler = CommanderHandler(insured, parameters, GRACE_S)
     bus.add(lambda: Service(handler, observe=lambda _: Metrics(telemetry)))

@@ -48,6 +48,8 @@ from tests.unit.services.commander.commander_helpers import forecast
 DOMAINS = CLUSTER.domain_names
 RULES = Rules(shadow_decisions=2, stage_decisions=1)
 INVENTORY = DeclaredApps(CLUSTER).inventory(())
+# Comfort decides budgets only where no cushion is left out of it.
+PARAMETERS = tuned_parameters()._replace(cushion_p0=0.0, cushion_p1=0.0)
 GRACE_S = 2.0
 
 
@@ -64,7 +66,7 @@ class Place:
         loader = ModelLoader(
             "commander-policy", self.store, TRUST, lambda one: open_policy(one, INVENTORY)
         )
-        return Service(CommanderHandler(CLUSTER, tuned_parameters(), GRACE_S, rules=RULES), loader)
+        return Service(CommanderHandler(CLUSTER, PARAMETERS, GRACE_S, rules=RULES), loader)
 
     def promote(self, files: dict[str, bytes], **more: Any) -> str:
         """Put an artefact into the store and promote it; returns its name."""

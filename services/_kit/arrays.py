@@ -29,6 +29,22 @@ REASONS: Final = {int(reason): reason.name.lower().replace("_", "-") for reason 
 """Spelling of a plan's reasons in events."""
 
 
+# States.
+
+
+def in_own_column(values: F64, domain: str, domains: Sequence[str]) -> F64:
+    """[..., D] what a service of one domain saved, in its column of the present domains.
+
+    Domains may have been added or removed since. The other columns are zeros in such a service.
+    """
+    if values.ndim == 0:
+        return values  # another form, which the caller refuses
+    moved = np.zeros((*values.shape[:-1], len(domains)), values.dtype)
+    if domain in domains:
+        moved[..., domains.index(domain)] = values.sum(axis=-1)
+    return moved
+
+
 # Frames.
 
 

@@ -31,7 +31,13 @@ from schemas.fields import Event
 from schemas.override_issued import OverrideIssued
 from schemas.scale_applied import Outcome, ScaleApplied
 from schemas.scale_planned import ScalePlanned
-from services._kit.arrays import abridged, binding_budget, directive_of, with_budget
+from services._kit.arrays import (
+    abridged,
+    binding_budget,
+    directive_of,
+    in_own_column,
+    with_budget,
+)
 from services._kit.clock import Clock
 from services._kit.errors import Refused
 from services._kit.handler import CLUSTER, Step
@@ -122,7 +128,9 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
 
     def accept(self, key: str, state: ActuatorState) -> ActuatorState:
         """Refuse a history of other apps: kernels do not check their indices."""
-        state = super().accept(key, state)
+        decreased = in_own_column(state.history.decreased, key, self._apps.domains)
+        history = state.history._replace(decreased=decreased)
+        state = super().accept(key, replace(state, history=history))
         check_form(state.history, self.start(key).history, "history", len(state.names))
         return state
 
@@ -286,7 +294,9 @@ class ActuatorHandler(OrderedHandler[ActuatorState]):
         # Without the pods that the plan was made for, nothing is changed.
         if frame is None or frame.apps != plan.apps:
             return self._request(plan, hold_all(plan, None, "no-frame"), "unknown", state)
-        if not self._apps.all_declared(plan.apps):
+        # Apps may be declared in another domain by now, and the plan's own be gone.
+        known = plan.domain in self._apps.domains and self._apps.all_declared(plan.apps)
+        if not known:
             return self._request(plan, hold_all(plan, frame, "not-declared"), "unknown", state)
         return Step(state, read=Read(domain=plan.domain, tick=plan.tick))
 

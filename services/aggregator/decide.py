@@ -129,9 +129,15 @@ class AggregatorHandler(Handler[AggregatorState]):
         return AggregatorState(key, self._estimators.without_apps().start(blank_observation(0)))
 
     def accept(self, key: str, state: AggregatorState) -> AggregatorState:
-        """Refuse columns of other apps: kernels do not check their indices."""
+        """Refuse columns of other apps (kernels do not check indices); find the domain's row."""
         check_form(state, self.start(key), apps=len(state.names))
-        return state
+        if key not in self._apps.domains:
+            return state  # its records are refused, so no tick of it closes
+        pods = state.pods.copy()
+        # Domains may have been added or removed since: apps in another domain's row would be read
+        # as a domain without traffic.
+        pods[0, rows.DOMAIN] = self._apps.domain_index(key)
+        return replace(state, pods=pods)
 
     def handle(self, event: Event, state: AggregatorState, clock: Clock) -> Step[AggregatorState]:
         """Add a batch of samples, then close the ticks that are complete."""

@@ -42,6 +42,7 @@ from services._kit.arrays import (
     binding_budget,
     directive_of,
     feature_rows,
+    in_own_column,
     load_row,
     status_rows,
     with_budget,
@@ -171,7 +172,9 @@ class SoldierHandler(Handler[SoldierState]):
         go_on: Callable[[SoldierState], Step[SoldierState]],
     ) -> Step[SoldierState]:
         """Obey the newest promotion; a policy that has to be opened comes before the event."""
-        follower = self._followers[state.domain]
+        follower = self._followers.get(state.domain)
+        if follower is None:
+            return Step(state)  # saved before its domain was removed: it rests until that is back
         rollout, judged, missing = follower.follow(state.rollout, state.closed)
         # The same object where nothing changed: then nothing has to be saved.
         led = state if rollout is state.rollout else replace(state, rollout=rollout)
@@ -196,7 +199,7 @@ class SoldierHandler(Handler[SoldierState]):
 
     def due(self, state: SoldierState) -> float | None:
         """When the grace period of the waiting frame ends; at once after a restart."""
-        if state.waiting is None or self._grace is None:
+        if state.waiting is None or self._grace is None or state.domain not in self._followers:
             return None
         return 0.0 if state.since is None else state.since + self._grace
 
@@ -205,7 +208,13 @@ class SoldierHandler(Handler[SoldierState]):
 
         A release before this one saved validities as epochs, and no budget would be new to them.
         """
-        state = super().accept(key, state)
+        memory, domains = state.memory, self._apps.domains
+        decreased = in_own_column(memory.history.decreased, key, domains)
+        memory = memory._replace(
+            history=memory.history._replace(decreased=decreased),
+            release=in_own_column(memory.release, key, domains),
+        )
+        state = super().accept(key, replace(state, memory=memory))
         # Kernels do not check their indices.
         check_form(state.memory, self.start(key).memory, "memory", len(state.names))
         newest = max((budget.epoch for budget in state.budgets), default=-1)

@@ -54,6 +54,8 @@ class CustomResources:
         self._on_error = on_error
         self._store = store
         self._composed = Composition(cluster, "", {})
+        self.domains = cluster.domain_names
+        """Those that the services have, or start with within two minutes."""
         self._profiles = Mirror[WorkloadProfile](
             api, f"{_GROUP}/workloadprofiles", WorkloadProfile, lambda one: one, clock
         )
@@ -77,6 +79,7 @@ class CustomResources:
         if served and self._store is not None:
             await self._store.read()
             self._composed = self._composed._replace(cluster=self._store.cluster(self._file))
+            self.domains = self._composed.cluster.domain_names
         if not served:
             log.info("the API server has no custom resources of ours: annotations and files count")
 
@@ -142,9 +145,12 @@ class CustomResources:
 
     async def _store_domains(self) -> None:
         if self._store is not None and self.mirrors and not self._composed.refused:
-            problem = await self._store.store(self._composed.text)
+            wanted = self._composed
+            problem = await self._store.store(wanted.text)
             if problem:
                 self._failed(self._store.place, problem)
+            elif self._store.text == wanted.text:
+                self.domains = wanted.cluster.domain_names
 
     def _judge_domain(self, domain: ScalingDomain) -> Verdict:
         store, composed = self._store, self._composed

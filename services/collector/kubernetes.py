@@ -139,6 +139,11 @@ class ClusterView:
             self._own.learn(event)
 
     @property
+    def domains(self) -> tuple[str, ...]:
+        """Domains of the services, whether they have apps or not."""
+        return () if self._own is None else self._own.domains
+
+    @property
     def bytes_read(self) -> int:
         """Of all lists and watches so far."""
         return sum(one.bytes_read for one in self._mirrors)

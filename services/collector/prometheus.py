@@ -137,11 +137,17 @@ class PrometheusSource:
             return None
         # All queries are for one moment, so that the samples of a tick belong together.
         answers, pools = await asyncio.gather(self._samples(time), self._pools(time))
+        domains = set[str]()
         if self._cluster is not None:
             # What the API server knows wins over queries of the same columns.
             known = await self._cluster.samples()
             pools |= self._cluster.pools()
-            discovered = self._take_over(self._cluster.declared())
+            declared = self._cluster.declared()
+            discovered = self._take_over(declared)
+            if declared is not None:
+                # The Commander decides nothing before every domain has reported what it holds:
+                # one without apps has to say that, too.
+                domains.update(self._cluster.domains)
             answers = {
                 name: with_stateful_sets(values, self._apps) for name, values in answers.items()
             } | known
@@ -149,7 +155,8 @@ class PrometheusSource:
             discovered = self._discover(answers.values()) if self._declared is None else []
         stamp = stamp_of(tick, self._timing.tick_s, self.name)
         events: list[Event] = [*discovered]
-        for domain in sorted({app.domain for app in self._apps.values()}):
+        domains.update(app.domain for app in self._apps.values())
+        for domain in sorted(domains):
             # In tie-break order, as every other service has them.
             apps = sorted(
                 (app for app in self._apps.values() if app.domain == domain),

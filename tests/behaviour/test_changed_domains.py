@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 
 from models.cluster.description import Cluster, load_cluster, with_domains
 from models.control.tuned import tuned_parameters
+from schemas.budget_granted import BudgetGranted
 from schemas.domain_observed import DomainObserved
 from schemas.scale_applied import ScaleApplied
 from schemas.scale_planned import ScalePlanned
@@ -20,6 +21,7 @@ from services.actuator.decide import ActuatorHandler
 from services.actuator.settings import Modes
 from services.actuator.target import Read, Reading, TargetRequest, Written
 from services.aggregator.decide import AggregatorHandler
+from services.commander.decide import CommanderHandler
 from services.soldier.decide import SoldierHandler
 from tests.service_helpers import declared, granted, pools, sampled
 
@@ -84,7 +86,7 @@ def test_a_domain_reports_the_same_whatever_became_of_the_others(after: Cluster)
     ids=["soldier", "actuator"],
 )
 def test_what_was_taken_from_a_domain_still_counts_against_it(
-    build: Callable[[Cluster], SoldierHandler | ActuatorHandler], after: Cluster
+    build: Callable[[Cluster], Any], after: Cluster
 ) -> None:
     handler = build(BEFORE)
     state = replace(handler.start(MOVED.name), closed=7)
@@ -111,6 +113,25 @@ def test_a_soldier_of_a_removed_domain_rests_until_it_is_back() -> None:
     place.start_with(BEFORE)
     place.bus.advance(60.0)
     assert [plan.tick for plan in place.bus.events(ScalePlanned)] == [0, 1]
+
+
+def test_budgets_are_granted_while_a_new_domain_has_no_apps_yet() -> None:
+    place = Place()
+    place.bus.add(
+        lambda: Service(
+            CommanderHandler(BEFORE, tuned_parameters(), GRACE_S, await_forecasts=False)
+        )
+    )
+    empty = sampled(0)
+    nothing: dict[str, Any] = {
+        name: [] for name in empty.__struct_fields__ if isinstance(getattr(empty, name), list)
+    }
+    for tick in range(13):
+        for domain in BEFORE.domain_names:
+            apps = {"apps": list(APPS)} if domain == MOVED.name else nothing
+            place.bus.publish(sampled(tick, domain=domain, **apps))
+        place.bus.advance(10.0)
+    assert {one.domain for one in place.bus.events(BudgetGranted)} == {*BEFORE.domain_names}
 
 
 class Nothing:

@@ -127,6 +127,7 @@ def test_a_server_without_our_resources_works_from_annotations() -> None:
                 await view.start()
                 assert [one.app for one in view.declared() or ()] == ["shop/web"]
                 await view.samples()
+                assert view.domains == load_cluster().domain_names
             finally:
                 await view.close()
 

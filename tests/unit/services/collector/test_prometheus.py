@@ -98,13 +98,18 @@ class FakePrometheus:
 class PlayedView(ClusterView):
     """An API server that has these apps, and nothing else to say."""
 
+    domains: tuple[str, ...] = ()
+
     def __init__(self, *apps: str) -> None:
         self.apps = list(apps)
+        self.is_current = True
 
     async def start(self) -> None:
         pass
 
-    def declared(self) -> list[AppDeclared]:
+    def declared(self) -> list[AppDeclared] | None:
+        if not self.is_current:
+            return None
         return [AppDeclared(app=name, domain="shop", ordinal=0) for name in self.apps]
 
     async def samples(self) -> dict[str, Values]:
@@ -355,6 +360,23 @@ def test_an_app_that_went_while_the_collector_was_down_is_declared_as_removed() 
     first, again = FakePrometheus().use(play, declared=None, cluster=PlayedView("shop/web"))
     assert first == [("shop/gone", True), ("shop/web", False)]
     assert again == [("shop/web", False)]
+
+
+def test_a_domain_without_apps_reports_that_it_has_none_unless_that_is_not_known() -> None:
+    view = PlayedView("shop/web")
+    view.domains = ("new", "shop")
+
+    async def play(source: PrometheusSource) -> list[Observed]:
+        first = await observe(source, -1)
+        view.is_current = False
+        return [first, await observe(source, first.tick)]
+
+    known, unknown = FakePrometheus().use(play, declared=None, cluster=view)
+    assert {name: one.apps for name, one in batches(known).items()} == {
+        "new": [], "shop": ["shop/web"],
+    }  # fmt: skip
+    assert all(batch.final for batch in batches(known).values())
+    assert batches(unknown).keys() == {"shop"}
 
 
 def test_requests_of_a_stateful_set_are_its_own_unless_a_deployment_has_its_name() -> None:

@@ -45,6 +45,8 @@ _WEBHOOK: Final = "failed calling webhook"
 
 REFUSED: Final = "target-refused: "
 _TRIAL_S: Final = 60.0
+_LARGEST: Final = 2**31 - 1
+"""Millicores or MiB: the rules keep numbers in 32-bit arrays, and the API server takes any."""
 _TRIED: Final[dict[Answer, str]] = {
     "applied": "the API server would take the change",
     "refused": "the API server would refuse the change: ",
@@ -219,8 +221,8 @@ def workload_of(
         pod_labels=found.spec.selector.match_labels,
         present=Present(
             replicas=found.spec.replicas,
-            cpu_request=size[0],
-            memory_request=size[1],
+            cpu_request=min(size[0], _LARGEST),
+            memory_request=min(size[1], _LARGEST),
             ready=ready,
             starting=found.status.replicas - ready - waiting,
             pending=waiting,

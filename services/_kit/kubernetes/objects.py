@@ -10,7 +10,7 @@ from services._kit.kubernetes.quantities import mebibytes, millicores
 
 
 class _Object(msgspec.Struct, frozen=True, rename="camel"):
-    """Absent and null fields have their defaults, as the API server means them."""
+    """Absent fields have their defaults; the API server leaves out what is null."""
 
 
 class FieldsV1(msgspec.Struct, frozen=True):

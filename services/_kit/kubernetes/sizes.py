@@ -118,8 +118,9 @@ def resizable(app: str, spec: PodSpec) -> Container | None:
     if len(spec.containers) != 1 or len(key_of(app)) > _LONGEST_KEY:
         return None
     (container,) = spec.containers
-    has_both = {"cpu", "memory"} <= container.resources.requests.keys()
-    return container if has_both and container.resources.size == spec.size else None
+    size = container.resources.size
+    # A request of 0 is one as well, and no limit has a ratio to it.
+    return container if min(size) > 0 and size == spec.size else None
 
 
 def entry_of(container: Container, cpu: int, memory: int, decision: str) -> Entry:

@@ -48,8 +48,10 @@ def test_only_a_single_container_that_requests_both_is_resized() -> None:
         PodSpec(containers=[Container(name="app", resources=Resources(requests={"cpu": "1"}))]),
         # Its start needs more than the container itself.
         PodSpec(containers=[container()], init_containers=[container(cpu="2")]),
+        PodSpec(containers=[container(cpu="0", limits={"memory": "1Gi"})]),
+        PodSpec(containers=[container(memory="0")]),
     )
-    assert [resizable("shop/web", spec) for spec in others] == [None, None, None]
+    assert [resizable("shop/web", spec) for spec in others] == [None] * len(others)
     assert resizable("shop/" + "n" * 250, PodSpec(containers=[container()])) is None
 
 

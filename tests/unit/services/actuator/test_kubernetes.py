@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from aiohttp.test_utils import TestServer
 from msgspec import structs
@@ -79,6 +80,15 @@ def test_a_reading_has_numbers_sizes_and_pods(player: Player) -> None:
     found = apps[APP]
     assert (found.replicas, found.cpu_request, found.memory_request) == (4, 250, 512)
     assert (found.ready, found.starting, found.pending) == (2, 1, 1)
+
+
+def test_a_size_beyond_all_reason_is_a_number_that_the_rules_can_hold(player: Player) -> None:
+    template = player.server.deployments["web"]["spec"]["template"]["spec"]
+    template["containers"][0]["resources"]["requests"] = {"cpu": "9000000", "memory": "9Ei"}
+    apps = player.read().apps
+    assert apps is not None
+    sizes = [apps[APP].cpu_request, apps[APP].memory_request]
+    assert np.array(sizes, np.int32).tolist() == [2**31 - 1] * 2
 
 
 def test_a_workload_of_another_domain_is_not_read(player: Player) -> None:

@@ -31,7 +31,8 @@ class TransitionRecorded(TickEvent, frozen=True, kw_only=True):
         dict[str, float],
         about(
             "How far each feature of a promoted policy is from its training, beyond the distance "
-            "of any run of training, over the last window; 0: no drift. Empty where none is "
-            "watched, or not for a whole window."
+            "of any run of training, over the last window; 0: no drift. While another policy is "
+            "tried beside it, the larger one of both. Empty where none is watched, or not for a "
+            "whole window."
         ),
     ] = {}

@@ -6,9 +6,9 @@ a campaign is up to 0.97 away from the whole. So an artefact also has the larges
 its own training runs, of about an hour each, and drift is what goes beyond that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -40,7 +40,7 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 @dataclass(frozen=True)
 class Seen:
-    """What a model's features were of late; part of a service's state."""
+    """What a model's features were of late."""
 
     version: str = ""
     """Whose features: the artefact's version."""
@@ -51,12 +51,44 @@ class Seen:
     one before; those of older minutes count less."""
 
 
+@dataclass(frozen=True)
+class Watched:
+    """What both models that answer saw of late; part of a service's state."""
+
+    incumbent: Seen = field(default_factory=Seen)
+    candidate: Seen = field(default_factory=Seen)
+
+    def of(self, version: str) -> Seen:
+        """What a version saw, whichever it was then: a candidate becomes the incumbent."""
+        both = (self.incumbent, self.candidate)
+        return next((one for one in both if one.version == version), Seen(version))
+
+
+class Drifts(NamedTuple):
+    """The drift of each feature, for both models that answer; empty where none is known."""
+
+    incumbent: Mapping[str, float]
+    candidate: Mapping[str, float]
+
+    @property
+    def worst(self) -> dict[str, float]:
+        """The larger one of each feature."""
+        names = self.incumbent.keys() | self.candidate.keys()
+        return {
+            name: max(self.incumbent.get(name, 0.0), self.candidate.get(name, 0.0))
+            for name in sorted(names)
+        }
+
+
+NO_DRIFTS: Final = Drifts({}, {})
+
+
 class Reference:
     """The distributions of an artefact, ready to count values with."""
 
     def __init__(self, version: str, features: Mapping[str, Distribution]) -> None:
         """`version` is the artefact's."""
-        self._version = version
+        self.version = version
         self.names = tuple(sorted(features))
         self._points = [np.array(features[name].values) for name in self.names]
         self._spread = np.array([features[name].spread for name in self.names])
@@ -71,10 +103,10 @@ class Reference:
         Nothing is known before a whole window of `window` minutes was seen.
         """
         shape = len(self.names), _POINTS + 1
-        if seen.version != self._version or seen.counts.shape != shape:
-            seen = Seen(self._version, 0, np.zeros(shape, np.float32))
+        if seen.version != self.version or seen.counts.shape != shape:
+            seen = Seen(self.version, 0, np.zeros(shape, np.float32))
         faded = seen.counts * np.float32(1.0 - 1.0 / window)
-        seen = Seen(self._version, seen.minutes + 1, faded + self.counted(values))
+        seen = Seen(self.version, seen.minutes + 1, faded + self.counted(values))
         return seen, self.drift(seen.counts) if seen.minutes >= window else {}
 
     def counted(self, values: Values) -> NDArray[np.float32]:
@@ -108,6 +140,26 @@ class Reference:
     def drift_of(self, values: Values) -> dict[str, float]:
         """The drift of recorded values, such as those of an hour."""
         return self.drift(self.counted(values))
+
+
+def watch_both(
+    watched: Watched,
+    incumbent: Reference | None,
+    candidate: Reference | None,
+    values: Callable[[], Values],
+    window: int,
+) -> tuple[Watched, Drifts]:
+    """Add a minute's values, which both models see; None where there is nothing to compare with."""
+    if incumbent is None and candidate is None:
+        return watched, NO_DRIFTS
+    found = values()
+    (seen, drift), (seen_beside, drift_beside) = (
+        (Seen(), dict[str, float]())
+        if one is None
+        else one.watch(watched.of(one.version), found, window)
+        for one in (incumbent, candidate)
+    )
+    return Watched(seen, seen_beside), Drifts(drift, drift_beside)
 
 
 def problem(drift: Mapping[str, float], most: float) -> str:

@@ -4,13 +4,14 @@ Open models belong to the process, the `Rollout` to the saved state. What a mode
 asked and what its answers cost is the service's business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from models.registry.drift import Drifts, Reference, Values, Watched, watch_both
 from models.registry.rollout import (
     Change,
     Ref,
@@ -164,3 +165,25 @@ class Follower(Generic[M]):
         # Outside of ticks there is no event time but that of the order.
         time = time or (self._wanted.promoted_at if self._wanted else "")
         return [judged(self._model, self._scope, change, rollout, self.rules, tick, time)]
+
+
+class Trained(Protocol):
+    """A model that may say what its training saw."""
+
+    @property
+    def reference(self) -> Reference | None:
+        """Its features in training, if they were recorded."""
+        ...
+
+
+T = TypeVar("T", bound=Trained)
+
+
+def watch(
+    deciding: Deciding[T], before: Watched, values: Callable[[], Values], minutes: int
+) -> tuple[Watched, Drifts]:
+    """Compare what both models see with the training of each, over the last minutes."""
+    incumbent, candidate = (
+        None if one is None else one.reference for one in (deciding.incumbent, deciding.candidate)
+    )
+    return watch_both(before, incumbent, candidate, values, minutes)

@@ -21,10 +21,10 @@ from models.forecaster.port import Forecast
 from models.inputs.errors import InputError
 from models.policies.advisers import CommanderPolicy
 from models.policies.contract import OUTPUTS, Tensor
-from models.policies.features import commander_features, reference_of
-from models.policies.inputs import CommanderInputs, commander_inputs
+from models.policies.features import reference_of
+from models.policies.inputs import CommanderInputs
 from models.policies.outputs import Answer
-from models.registry.drift import Reference, Seen
+from models.registry.drift import Reference
 from models.registry.load import Artefact
 from models.registry.rollout import Sample
 from services._kit.answering import answer_of, first_answer
@@ -70,7 +70,7 @@ class Advice(NamedTuple):
     problem: str
     """Why the incumbent's cannot."""
     drift: Mapping[str, float] = MappingProxyType({})
-    """Of the features of the newest policy."""
+    """Of the features of the policies, the larger one of each."""
 
 
 def open_policy(artefact: Artefact, inventory: Inventory) -> Policy:
@@ -149,17 +149,6 @@ def beside_heuristic(
         "heuristic_cost": _cost(heuristic, report, inventory, weight),
         "differs": _differs(heuristic, decision),
     }
-
-
-def watched(
-    deciding: Deciding[Policy], asked: Asked, inventory: Inventory, seen: Seen, minutes: int
-) -> tuple[Seen, Mapping[str, float]]:
-    """Compare what the newest policy sees with its training, over the last minutes."""
-    policy = deciding.candidate or deciding.incumbent
-    if policy is None or policy.reference is None:
-        return seen, {}
-    values = commander_features(commander_inputs(*asked, inventory))
-    return policy.reference.watch(seen, values, minutes)
 
 
 def over_cap(spend_per_hour: Sequence[float], cap: float, most: float) -> str:

@@ -19,6 +19,8 @@ from models.control.report import Report
 from models.control.residual import Residual
 from models.features.pools import PoolReadings
 from models.forecaster.port import HORIZONS_MIN, QUANTILES, Forecast, ticks_per_minute
+from models.policies.features import commander_features
+from models.policies.inputs import commander_inputs
 from models.registry.burn import A_PART
 from models.registry.drift import problem as drift_problem
 from models.registry.rollout import Rules
@@ -34,7 +36,7 @@ from schemas.scale_planned import ScalePlanned
 from services._kit.arrays import check_forecast
 from services._kit.clock import Clock
 from services._kit.errors import Refused
-from services._kit.following import Follower
+from services._kit.following import Follower, watch
 from services._kit.handler import CLUSTER, Handler, Step
 from services._kit.inventory import DeclaredApps, pool_records
 from services._kit.levels import Levels, versions_at
@@ -51,7 +53,6 @@ from services.commander.advice import (
     beside_heuristic,
     over_cap,
     sample_of,
-    watched,
     with_policy,
 )
 from services.commander.metrics import IMPLAUSIBLE
@@ -294,17 +295,23 @@ class CommanderHandler(Handler[CommanderState]):
             return state, None, []
         rules, sample = self._follower.rules, None
         advice = advise(deciding, asked, clock.now, rules.most_answer_seconds)
-        seen, drift = watched(deciding, asked, self._inventory, state.seen, rules.drift_minutes)
-        state, advice = replace(state, seen=seen), advice._replace(drift=drift)
+        watched, drifts = watch(
+            deciding,
+            state.watched,
+            lambda: commander_features(commander_inputs(*asked, self._inventory)),
+            rules.drift_minutes,
+        )
+        state, advice = replace(state, watched=watched), advice._replace(drift=drifts.worst)
         cap = self._inventory.spend_cap_per_hour
         spending = over_cap(state.spend_per_hour, cap, rules.most_spend)
-        drifted, problem = drift_problem(drift, rules.most_drift), advice.problem
+        problem = advice.problem or drift_problem(drifts.incumbent, rules.most_drift)
         if deciding.candidate is not None:
             sample = sample_of(
                 advice, decide, asked[2], self._inventory, self._weights()[self._highest]
             )
             at_risk = asked[2].at_risk[0] / np.maximum(asked[2].apps[0], 1.0)
             risk = {"ids": self._domains, "risk": at_risk.tolist(), "chance": A_PART}
+            drifted = drift_problem(drifts.candidate, rules.most_drift)
             sample = sample._replace(**risk, fault=sample.fault or drifted)
             if deciding.applied.any():
                 sample = sample._replace(fault=sample.fault or spending)
@@ -312,7 +319,7 @@ class CommanderHandler(Handler[CommanderState]):
                 # Nothing of the candidate was applied in shadow, so it has spent nothing.
                 problem = problem or spending
         elif deciding.incumbent is not None:
-            problem = problem or drifted or spending
+            problem = problem or spending
         tick, time = int(asked[0][0]), cause.time
         rollout, judged = self._follower.judge(state.rollout, sample, problem, tick, time)
         return replace(state, rollout=rollout), advice, judged

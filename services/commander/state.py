@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from models.control.plausible import CORES, Held, forecast_problem, highest_seen, sums_problem
-from models.registry.drift import Seen
+from models.registry.drift import Watched
 from models.registry.rollout import Rollout
 from schemas.demand_forecast import DemandForecast
 from schemas.fields import TickEvent
@@ -45,8 +45,8 @@ class CommanderState:
     """What all nodes cost in the last minutes, the newest last."""
     rollout: Rollout = field(default_factory=Rollout)
     """Which promoted policy advises, and which one is on its way."""
-    seen: Seen = field(default_factory=Seen)
-    """The features of the newest policy that is open."""
+    watched: Watched = field(default_factory=Watched)
+    """The features of the policies that answer."""
 
 
 def name_of(event: TickEvent) -> str:

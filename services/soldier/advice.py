@@ -20,7 +20,7 @@ from models.policies.advisers import SoldierNetwork, in_blocks
 from models.policies.features import reference_of
 from models.policies.outputs import Answer
 from models.policies.soldier_inputs import SoldierInputs
-from models.registry.drift import Reference, Seen, Values
+from models.registry.drift import Reference
 from models.registry.load import Artefact
 from models.registry.rollout import Sample
 from services._kit.answering import answer_of, first_answer
@@ -61,7 +61,8 @@ class Advice(NamedTuple):
     problem: str
     """Why the incumbent's cannot."""
     drift: Mapping[str, float] = MappingProxyType({})
-    """Of the features of the newest policy; empty but in the first tick of a minute."""
+    """Of the features of the policies, the larger one of each; empty but in the first tick of a
+    minute."""
 
 
 def open_policy(artefact: Artefact) -> Policy:
@@ -122,16 +123,6 @@ def _mixed(applied: Mask, ours: F32, theirs: F32) -> F32:
 
 def _copied(answer: Mapping[str, F32]) -> Answer:
     return {name: values.copy() for name, values in answer.items()}
-
-
-def watched(
-    deciding: Deciding[Policy], features: Callable[[], Values], seen: Seen, minutes: int
-) -> tuple[Seen, Mapping[str, float]]:
-    """Compare what the newest policy sees with its training, over the last minutes."""
-    policy = deciding.candidate or deciding.incumbent
-    if policy is None or policy.reference is None:
-        return seen, {}
-    return policy.reference.watch(seen, features(), minutes)
 
 
 def sample_of(

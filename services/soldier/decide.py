@@ -28,6 +28,7 @@ from models.forecaster.port import ticks_per_minute
 from models.policies.advisers import SoldierPolicy
 from models.policies.features import soldier_features
 from models.policies.soldier_inputs import at_risk, soldier_inputs
+from models.registry.drift import NO_DRIFTS
 from models.registry.drift import problem as drift_problem
 from models.registry.rollout import Rules
 from schemas.app_declared import AppDeclared
@@ -48,7 +49,7 @@ from services._kit.arrays import (
     with_budget,
 )
 from services._kit.clock import Clock
-from services._kit.following import Follower
+from services._kit.following import Follower, watch
 from services._kit.handler import Handler, Step
 from services._kit.inventory import DeclaredApps, InventoryCache
 from services._kit.levels import Levels, versions_at
@@ -62,7 +63,6 @@ from services.soldier.advice import (
     advise,
     beside_heuristic,
     sample_of,
-    watched,
 )
 from services.soldier.events import planned_event
 from services.soldier.state import SoldierState
@@ -347,24 +347,24 @@ class SoldierHandler(Handler[SoldierState]):
             return SoldierPolicy(inventory, policy.network)(*asked)
 
         deciding = follower.deciding(state.rollout, names)
-        rules, drifted, sample = follower.rules, "", None
+        rules, drifts, sample = follower.rules, NO_DRIFTS, None
         advice = advise(deciding, ask, clock.now, rules.most_answer_seconds)
         if frame.tick % self._per_minute == 0:
             domain = self._apps.domain_index(frame.domain)
-            seen, drift = watched(
+            watched, drifts = watch(
                 deciding,
+                state.watched,
                 lambda: soldier_features(soldier_inputs(*asked, inventory)[0], domain),
-                state.seen,
                 rules.drift_minutes,
             )
-            state, advice = replace(state, seen=seen), advice._replace(drift=drift)
-            drifted = drift_problem(drift, rules.most_drift)
+            state, advice = replace(state, watched=watched), advice._replace(drift=drifts.worst)
         if deciding.candidate is not None:
             weight = self._weight(frame.domain)
             sample = sample_of(advice, plan, status, signals.load, weight)
             risk = at_risk(signals.features)[0].tolist()
+            drifted = drift_problem(drifts.candidate, rules.most_drift)
             sample = sample._replace(ids=names, risk=risk, fault=sample.fault or drifted)
-        problem = advice.problem or (drifted if deciding.candidate is None else "")
+        problem = advice.problem or drift_problem(drifts.incumbent, rules.most_drift)
         rollout, judged = follower.judge(state.rollout, sample, problem, frame.tick, frame.time)
         return replace(state, rollout=rollout), advice, list[Event](judged)
 

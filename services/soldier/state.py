@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from models.control.soldiers import SoldiersState
-from models.registry.drift import Seen
+from models.registry.drift import Watched
 from models.registry.rollout import Rollout
 from schemas.domain_observed import DomainObserved
 from schemas.fields import Event
@@ -32,8 +32,8 @@ class SoldierState:
     snapshot: SoldierSnapshot | None = None
     rollout: Rollout = field(default_factory=Rollout)
     """Which promoted policy advises, and which one is on its way."""
-    seen: Seen = field(default_factory=Seen)
-    """The features of the newest policy that is open."""
+    watched: Watched = field(default_factory=Watched)
+    """The features of the policies that answer."""
     pending: Transient[Event | None] = None
     """What is handled as soon as a model is open. Never saved: nothing is until then."""
 

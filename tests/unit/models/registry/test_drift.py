@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 from models.inputs.errors import InputError
 from models.registry.drift import (
     FEATURES,
+    NO_DRIFTS,
     Distribution,
     Reference,
     Seen,
+    Values,
+    Watched,
     problem,
     read_features,
     summarised,
+    watch_both,
     write_features,
 )
 
@@ -123,3 +127,22 @@ def test_distributions_that_are_none_are_refused_in_one_line(change: dict[str, A
     with pytest.raises(InputError, match=FEATURES) as refused:
         read_features(write_features({"x": Distribution(**(sound | change))}), "x")
     assert "\n" not in str(refused.value)
+
+
+def test_what_a_candidate_saw_stays_known_when_it_becomes_the_incumbent() -> None:
+    one, other = (Reference(version, summarised(runs())) for version in ("v", "w"))
+    values, watched = runs()[0], Watched()
+    for incumbent, candidate in ((one, None), (one, other), (other, None)):
+        watched, _ = watch_both(watched, incumbent, candidate, lambda: values, 60)
+    assert (watched.incumbent.version, watched.incumbent.minutes) == ("w", 2)
+    assert watched.candidate.version == ""
+
+
+def test_nothing_is_encoded_where_nothing_can_be_compared() -> None:
+    def values() -> Values:
+        raise AssertionError
+
+    before = Watched()
+    watched, drifts = watch_both(before, None, None, values, 60)
+    assert watched is before
+    assert drifts == NO_DRIFTS

@@ -326,6 +326,40 @@ def test_a_serving_policy_is_taken_back_when_an_operator_allows_less_drift(place
     assert "over 0.5" in event.reason
 
 
+def test_a_policy_that_decides_is_watched_for_drift_while_another_one_is_in_shadow(
+    place: Place,
+) -> None:
+    place.minutes(1, 1)
+    rules = RolloutRules(drift_minutes=4, most_drift=1.0)
+    name = place.promote(files_with(spread=0.25), rules=rules)
+    place.minutes(2, 9)
+    assert place.phases[-1] == "serving 1"
+    other = commander_files(
+        commander_network(headroom=0.98), extra=features("commander-policy", spread=1.0)
+    )
+    rules = msgspec.structs.replace(rules, most_drift=0.5)
+    candidate = place.promote(other, hold_at="shadow", rules=rules)
+    place.minutes(10, 11)
+    # It was watched before: no other window begins with the candidate's.
+    event = place.bus.events(ModelJudged)[-1]
+    assert (event.phase, event.version, event.tick) == ("rolled-back", name, 10 * 6)
+    assert "is another than in training" in event.reason
+    assert event.reason.endswith(f"{candidate} is withdrawn with it")
+    assert place.advised(11) == [""] * len(DOMAINS)
+
+
+def test_drift_of_what_decides_is_shown_while_another_one_is_in_shadow(place: Place) -> None:
+    place.minutes(1, 1)
+    rules = RolloutRules(drift_minutes=2, most_drift=1.0)
+    for spread, headroom in ((0.25, 0.99), (0.5, 0.98)):
+        extra = features("commander-policy", spread=spread)
+        files = commander_files(commander_network(headroom=headroom), extra=extra)
+        place.promote(files, hold_at="serving" if spread < 0.5 else "shadow", rules=rules)
+        place.minutes(*((2, 9) if spread < 0.5 else (10, 14)))
+    assert place.phases[-1] == "shadow"
+    assert max(place.bus.events(TransitionRecorded)[-1].drift.values()) == 0.75
+
+
 def test_weights_of_the_registry_count_in_rewards_and_comparisons(place: Place) -> None:
     place.minutes(1, 3)
     name = place.promote(commander_files(commander_network(headroom=0.9)))

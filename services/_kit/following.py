@@ -4,6 +4,7 @@ Open models belong to the process, the `Rollout` to the saved state. What a mode
 asked and what its answers cost is the service's business.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
@@ -33,6 +34,8 @@ from services._kit.models import LoadedModel, LoadModel, amended, judged, order_
 
 M = TypeVar("M")
 _ENDS: Final = ("refused", "rolled-back")
+_MOST_ORDERS: Final = 1000
+"""Orders of one model that are kept for a service that was away: their topic keeps a month."""
 
 
 class Deciding(NamedTuple, Generic[M]):
@@ -55,6 +58,9 @@ class Follower(Generic[M]):
         """`refusal` says why this process serves no model at all; empty: it does."""
         self._model, self._scope, self._rules, self._refusal = model, scope, rules, refusal
         self._wanted: ModelPromoted | None = None
+        """The newest order; its rules are in force at once."""
+        self._orders = deque[ModelPromoted](maxlen=_MOST_ORDERS)
+        """The newest last."""
         self._open: dict[str, M] = {}
         self._unopened: set[str] = set()
         """Versions that are only kept as a spare, and could not be opened."""
@@ -71,6 +77,7 @@ class Follower(Generic[M]):
         order_of(event)
         if event.model == self._model:
             self._wanted = event
+            self._orders.append(event)
 
     def learn_judged(self, event: ModelJudged) -> None:
         """Take in what another scope of the service made of a version."""
@@ -80,12 +87,13 @@ class Follower(Generic[M]):
     def follow(
         self, rollout: Rollout, tick: int
     ) -> tuple[Rollout, list[ModelJudged], LoadModel | None]:
-        """Obey the newest order, and say which version has to be opened next."""
-        wanted = self._wanted
-        if wanted is None:
+        """Obey the orders since the last one, and say which version has to be opened next."""
+        if self._wanted is None:
             return rollout, [], self._missing(rollout, tick)
-        rollout, change = self._ordered(rollout, wanted, tick)
-        events = self._events(change, rollout, tick)
+        events = list[ModelJudged]()
+        for wanted in self._since(rollout.order):
+            rollout, change = self._ordered(rollout, wanted, tick)
+            events += self._events(change, rollout, tick)
         other = self._elsewhere
         # Of the same order: the version may have been promoted again since.
         if other is not None and other.order == rollout.order:
@@ -134,6 +142,21 @@ class Follower(Generic[M]):
         elif sample is not None:
             rollout, change = observed(rollout, sample, tick, self.rules)
         return rollout, self._events(change, rollout, tick, time)
+
+    def _since(self, order: str) -> Sequence[ModelPromoted]:
+        """What was ordered after this order, oldest first; to a new scope only the newest counts.
+
+        Each of them: a later order does not repeat a return, or the end of a lock.
+        """
+        newest = self._orders[-1]
+        if order_of(newest).id == order:
+            return ()
+        if not order:
+            return (newest,)
+        found = list(self._orders)
+        # What the topic has not kept is older than all that it has.
+        known = [at for at, one in enumerate(found) if order_of(one).id == order]
+        return found[known[-1] + 1 :] if known else found
 
     def _ordered(
         self, rollout: Rollout, wanted: ModelPromoted, tick: int

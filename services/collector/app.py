@@ -38,7 +38,7 @@ from services.collector.metrics import Metrics
 from services.collector.producer import TickProducer
 from services.collector.prometheus import PrometheusSource, Timing
 from services.collector.prometheus_api import Prometheus
-from services.collector.queries import load_declared, load_queries
+from services.collector.queries import load_declared, named_queries
 from services.collector.settings import SERVICE, Settings
 from services.collector.simulated import SimulatedSource
 
@@ -67,7 +67,7 @@ def _measured(
     settings: Settings, session: aiohttp.ClientSession, on_error: Callable[[str], None]
 ) -> Source:
     """Prometheus; with a view of the API server it has only what that does not know."""
-    queries = load_queries(Path(settings.queries) if settings.queries else None)
+    queries = named_queries(settings.queries)
     view, catch_up = None, settings.catch_up_ticks
     if settings.source == "kubernetes":
         known = {*PODS, *(USED if settings.usage == "metrics-api" else ())}

@@ -16,6 +16,7 @@ from schemas.metrics_sampled import MEASURED, PODS
 from services._kit.errors import BadSettings
 
 DEFAULT_FILE: Final = Path(__file__).with_name("queries.yaml")
+_SETS: Final = Path(__file__).with_name("sets")
 SAMPLES: Final = (*MEASURED, "io_bytes_per_s", "network_bytes_per_s")
 POOL_FIELDS: Final = ("ready", "booting", "quota", "free_cores", "free_memory_gib")
 """A pool without one of these is not published."""
@@ -76,6 +77,13 @@ class Queries(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return query.replace("$window", window).replace("$ttl", ttl)
 
 
+class _Set(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Queries for the requests of one mesh or ingress, with the labels of the default file."""
+
+    queries: dict[str, Query]
+    history: str
+
+
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The inventory file."""
 
@@ -95,6 +103,18 @@ def load_queries(file: Path | None = None) -> Queries:
     """Read and validate a queries file; the default is for common exporters."""
     path = file or DEFAULT_FILE
     return _converted(path, _read(path), Queries)
+
+
+def named_queries(name: str) -> Queries:
+    """A set that ships, with the default for everything but requests, or else a file."""
+    path, sets = _SETS / f"{name}.yaml", sorted(one.stem for one in _SETS.glob("*.yaml"))
+    if name in sets:
+        default, own = load_queries(), _converted(path, _read(path), _Set)
+        queries = {**default.queries, **own.queries}
+        return msgspec.structs.replace(default, queries=queries, history=own.history)
+    if name and not Path(name).exists():
+        raise BadQueries(f"{name}: no such file, and no set: expected one of {', '.join(sets)}")
+    return load_queries(Path(name) if name else None)
 
 
 def load_declared(file: Path) -> Declared:

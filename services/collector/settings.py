@@ -22,7 +22,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Path of a cluster description (YAML), for the length of a tick; the example cluster when
     empty. Prometheus only."""
     queries: str = ""
-    """Path of a queries file (YAML); empty: queries for common exporters. Prometheus only."""
+    """Set of queries (istio, linkerd, ingress-nginx, envoy-gateway), or path of a queries file
+    (YAML); empty: queries for common exporters. Prometheus and Kubernetes only."""
     inventory: str = ""
     """Path of an inventory file (YAML); empty: apps are found by their labels and stay in mode
     preview. Prometheus only."""

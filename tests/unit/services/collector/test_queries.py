@@ -8,7 +8,7 @@ import pytest
 from schemas.metrics_sampled import MEASURED, PODS
 from services._kit.errors import BadSettings
 from services._kit.settings import load
-from services.collector.queries import BadQueries, load_declared, load_queries
+from services.collector.queries import BadQueries, load_declared, load_queries, named_queries
 from services.collector.settings import Settings
 
 
@@ -17,6 +17,20 @@ def test_the_default_file_has_a_query_for_every_column_of_the_aggregator() -> No
     assert set(queries.queries) >= {*MEASURED, *PODS}
     spelled = [queries.with_times(query.query) for query in queries.queries.values()]
     assert not any("$window" in query or "$ttl" in query for query in spelled)
+
+
+@pytest.mark.parametrize("name", ["istio", "linkerd", "ingress-nginx", "envoy-gateway"])
+def test_a_set_has_queries_of_its_own_for_requests_and_the_default_for_the_rest(name: str) -> None:
+    queries, default = named_queries(name), load_queries()
+    changed = {key for key, one in queries.queries.items() if one != default.queries[key]}
+    assert changed == {"rps", "throughput", "errors", "latency_p50_s", "latency_p99_s"}
+    assert queries.queries.keys() == default.queries.keys()
+    assert queries.history != default.history
+
+
+def test_what_is_neither_a_set_nor_a_file_is_refused_with_the_sets() -> None:
+    with pytest.raises(BadQueries, match=r"isto: no such file, and no set: expected .*istio"):
+        named_queries("isto")
 
 
 @pytest.mark.parametrize(

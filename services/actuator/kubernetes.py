@@ -211,7 +211,8 @@ class KubernetesTarget:
     ) -> Settled | Again:
         """Judge a change, and send what it comes to."""
         step, entry = judge(write, change, found), None if found is None else found.entry
-        if isinstance(step, Patch | Resize) and not dry_run:
+        writes = isinstance(step, Patch | Resize) and not dry_run
+        if writes:
             self._open_until[write.domain] = _now() + 2 * self._timeout
         try:
             match step:
@@ -226,7 +227,12 @@ class KubernetesTarget:
                     return step
                 case Settled():
                     return step
-        except (Unreachable, Denied) as error:
+        except (Unreachable, Denied, asyncio.CancelledError) as error:
+            if writes:
+                # From now on: it may have waited for its turn, or for other requests of the step.
+                self._open_until[write.domain] = _now() + 2 * self._timeout
+            if isinstance(error, asyncio.CancelledError):
+                raise
             return Again(0.0, str(error))
 
     async def _resize(self, found: Workload, entry: Entry, *, dry_run: bool) -> Settled | Again:
@@ -272,6 +278,8 @@ class KubernetesTarget:
         began = self._began or 0.0
         until = max(began + 2 * self._timeout, self._open_until.get(withdrawal.domain, 0.0))
         await asyncio.sleep(max(0.0, until - _now()))
+        # What is shared may have been read before that.
+        self._shared = None
         found = await self._workloads(withdrawal.domain)
         ids = {change.app: change.decision_id for change in withdrawal.write.changes}
         made = {

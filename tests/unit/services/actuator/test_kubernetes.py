@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestServer
 from msgspec import structs
 
+from services._kit.kubernetes.client import Answer, KubernetesApi
+from services._kit.kubernetes.credentials import Access, Token
 from services.actuator.kubernetes import KubernetesTarget
-from services.actuator.target import Read, Reading, Write, Written
+from services.actuator.target import Read, Reading, Withdrawal, Write, Written
 from services.actuator.workloads import manager_of
 from tests.kubernetes_helpers import (
     NAMESPACE,
@@ -196,6 +199,47 @@ def test_a_server_that_stays_down_leaves_the_write_unanswered(player: Player) ->
     found = player.run(player.target.carry_out(write))
     assert not found.answered
     assert player.server.patched == []
+
+
+def test_a_withdrawal_waits_for_a_write_that_was_sent_late() -> None:
+    """Behind other calls, for example, or after the dry run of a resize."""
+    timeout, give_up = 0.5, 1.5
+    server = PlayedServer()
+    server.create(deployment("web"))
+
+    async def finish(request: web.Request, handler: Any) -> web.StreamResponse:
+        if request.method == "PATCH":
+            await request.read()
+            await asyncio.sleep(0.9 * timeout)
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    @web.middleware
+    async def late(request: web.Request, handler: Any) -> web.StreamResponse:
+        # It goes on when nobody waits for the answer any more.
+        return await asyncio.shield(finish(request, handler))
+
+    class Queued(KubernetesApi):
+        async def request(self, method: str, *arguments: Any, **options: Any) -> Answer:
+            if method == "PATCH":
+                await asyncio.sleep(0.9 * give_up)
+            return await super().request(method, *arguments, **options)
+
+    with running_loop() as run:
+        application = server.application()
+        application.middlewares.append(late)
+        served = TestServer(application)
+        run(served.start_server())
+        access = Access(str(served.make_url("")).rstrip("/"), Token("secret"), None)
+        target = KubernetesTarget(Queued(access, 2.0, 1000.0), timeout, give_up, 4)
+        player = Player(server, target, run)
+        write = player.write()
+        assert not run(target.carry_out(write)).answered
+        assert server.patched == []
+        found = run(target.carry_out(Withdrawal(write=write, reason="paused")))
+        assert (found.answers, len(server.patched)) == ({APP: "repeat"}, 1)
+        run(target.close())
+        run(served.close())
 
 
 def test_a_deleted_workload_is_unknown(player: Player) -> None:

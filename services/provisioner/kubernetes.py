@@ -71,10 +71,14 @@ class KubernetesCapacity:
     async def carry_out(self, request: Hold) -> Held:
         """Hold the room; a pool whose room cannot be changed keeps what it has."""
         problem = await self._watch()
+        # Once for all pools: there are far more pods than nodes.
+        busy = {one.node for one in self._pods.objects.values() if not one.is_free}
         pools = {}
         for name, wanted in request.pools.items():
             # Without a count of nodes nothing is known of what is missing.
-            pools[name] = PoolHeld(problem=problem) if problem else await self._hold(name, wanted)
+            pools[name] = (
+                PoolHeld(problem=problem) if problem else await self._hold(name, wanted, busy)
+            )
             if pools[name].problem:
                 log.warning("pool %s: %s", name, pools[name].problem)
         held = Held(pools=pools)
@@ -105,19 +109,17 @@ class KubernetesCapacity:
         current = all(one.is_current(_TTL_S) for one in mirrors)
         return "" if current else "nodes and pods are not current"
 
-    async def _hold(self, pool: str, wanted: PoolWanted) -> PoolHeld:
-        ready = {
-            one.name for one in self._nodes.objects.values() if one.pool == pool and one.takes_pods
-        }
-        busy = {one.node for one in self._pods.objects.values() if not one.is_free}
+    async def _hold(self, pool: str, wanted: PoolWanted, busy: set[str]) -> PoolHeld:
+        nodes = [one for one in self._nodes.objects.values() if one.pool == pool]
+        ready = {one.name for one in nodes if one.takes_pods}
         occupied = len(ready & busy)
         chunks = chunks_for(wanted.nodes, occupied)
         problem = ""
         try:
             if self._settings.room == "static":
-                problem = await self._scale(
-                    pool, max(wanted.nodes, occupied) if wanted.nodes else 0
-                )
+                # Of nodes that are not ready, or cordoned, too: they are part of its number.
+                in_use = sum(one.name in busy for one in nodes)
+                problem = await self._scale(pool, max(wanted.nodes, in_use) if wanted.nodes else 0)
             else:
                 for one in objects_of(self._settings, pool, wanted, chunks):
                     problem = problem or await self._send(one.path, _APPLY, one.body, force="true")

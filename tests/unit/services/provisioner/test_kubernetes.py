@@ -144,6 +144,23 @@ def test_a_static_pool_gets_the_nodes_and_keeps_them_when_nothing_is_requested(
     pool.close()
 
 
+def test_a_static_pool_loses_no_node_with_pods_that_is_not_ready_or_cordoned(
+    place: PlayedRooms,
+) -> None:
+    pool = Held(place, "a", room="static")
+    pool.add_node("1")
+    pool.add_node("2", ready=False)
+    pool.add_node("3", cordoned=True)
+    pool.add_node("4", ready=False)
+    for number in "123":
+        pool.add_pod(f"web-{number}", number)
+    pool.hold(2)
+    scaled = place.stored("/apis/karpenter.sh/v1/nodepools/a/scale")
+    assert scaled is not None
+    assert scaled["spec"] == {"replicas": 3}
+    pool.close()
+
+
 def test_without_an_api_server_nothing_is_known_and_nothing_fails(
     place: PlayedRooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:

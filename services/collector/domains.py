@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 KEY: Final = "domains.yaml"
 _SETTLE_S: Final = 30.0
 """Domains are applied one after the other; each change restarts every service."""
+_REREAD_S: Final = 60.0
+"""Others may change the ConfigMap, or remove it and make it again."""
 _TIERS: Final = ("apps",)
 """Of a domain that names none."""
 _PATCH: Final = {"Content-Type": "application/merge-patch+json"}
@@ -111,6 +113,7 @@ class DomainStore:
         self._api, self._clock, self.place, self._settle = api, clock, place, settle_s
         self.text: str | None = None
         """What is stored; None: not known."""
+        self._read_at = 0.0
         self._wanted: tuple[str, float] = "", 0.0
         """What was composed last, and since when it has been the same."""
 
@@ -121,6 +124,7 @@ class DomainStore:
         except Denied as error:
             log.warning("ConfigMap %s: %s", self.place, error)
             found = None
+        self._read_at = self._clock.now()
         self.text = None if found is None else found.data.get(KEY, "")
         if found is None:
             log.warning("there is no ConfigMap %s: ScalingDomains do not count", self.place)
@@ -136,6 +140,11 @@ class DomainStore:
 
     async def store(self, text: str) -> str:
         """Store a file that has been wanted for long enough; return what failed."""
+        if self._clock.now() - self._read_at >= _REREAD_S:
+            try:
+                await self.read()
+            except Unreachable as error:
+                return str(error)
         if self.text is None or text == self.text:
             return ""
         if self._wanted[0] != text or not self._wanted[1]:

@@ -149,3 +149,24 @@ def test_what_is_not_understood_does_not_stop_the_collector() -> None:
     for text in ("{", "domains: 3", "domains: []"):
         _, _, store = store_of({KEY: text})
         assert store.cluster(FILE) == FILE
+
+
+def test_what_others_made_of_it_is_seen_within_a_minute_and_written_again() -> None:
+    text = compose(FILE, [resource("a")]).text
+    server, clock, store = store_of({KEY: text})
+
+    def go_on() -> None:
+        for _ in range(4):
+            clock.advance(30.0)
+            assert asyncio.run(store.store(text)) == ""
+
+    for changed in ({}, {KEY: "domains: []"}):
+        server.data = dict(changed)
+        go_on()
+        assert server.data == {KEY: text}
+    server.data = None
+    go_on()
+    assert (store.text, server.data) == (None, None)
+    server.data = {}
+    go_on()
+    assert (store.text, server.data) == (text, {KEY: text})

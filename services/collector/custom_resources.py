@@ -108,6 +108,7 @@ class CustomResources:
             cluster = self._composed.cluster if composed.refused else composed.cluster
             self._composed = composed._replace(cluster=cluster)
         names = self._composed.cluster.domain_names
+        self._decisions.keep({one.declared.app for one in known})
         self._verdicts = judge_profiles(self._profiles.objects.values(), by_key, names)
         return applied(known, self._verdicts.values())
 
@@ -134,7 +135,7 @@ class CustomResources:
             if verdict is not None:
                 meta = profile.metadata
                 place = f"namespaces/{meta.namespace}/workloadprofiles/{meta.name}"
-                await self._write(profile, place, verdict, self._of_app(verdict.declared))
+                await self._write(profile, place, verdict, self._of_app(profile, verdict.declared))
         for domain in domains.values():
             name = domain.metadata.name
             own = {"apps": counts[name], **self._of_the_bus(name)}
@@ -166,15 +167,16 @@ class CustomResources:
         message = f"services start with it within two minutes, from the ConfigMap {store.place}"
         return Verdict(True, "InEffect", message)
 
-    def _of_app(self, declared: AppDeclared | None) -> dict[str, Any]:
-        """Null removes a field."""
+    def _of_app(self, profile: WorkloadProfile, declared: AppDeclared | None) -> dict[str, Any]:
+        """Null removes a field; one that is left out stays."""
         if declared is None:
             return dict.fromkeys(("app", "mode", "sizing", "lastDecision"))
         sizing = sizing_of(declared.domain, self._composed.cluster)
+        found = {"app": declared.app, "mode": declared.mode, "sizing": sizing}
         decision = self._decisions.of(declared.app)
-        return {
-            "app": declared.app, "mode": declared.mode, "sizing": sizing, "lastDecision": decision
-        }  # fmt: skip
+        if decision is None and profile.status.app == declared.app:
+            return found  # after a restart: what is known is what the status says
+        return {**found, "lastDecision": decision}
 
     def _of_the_bus(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -1,5 +1,6 @@
 """The last decision about each app, for the status of its profile. No IO."""
 
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from schemas.scale_applied import ScaleApplied
@@ -37,6 +38,12 @@ class Decisions:
                 # Since when it is so says more than that it still is.
                 found = before
             self._newest[app] = event.tick, found
+
+    def keep(self, apps: AbstractSet[str]) -> None:
+        """Forget apps that are gone."""
+        for known in (self._newest, self._shown):
+            for app in known.keys() - apps:
+                del known[app]
 
     def of(self, app: str) -> dict[str, Any] | None:
         """What a status says of the app now; None if nothing is known."""

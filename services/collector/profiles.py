@@ -33,6 +33,7 @@ class Condition(_Part, frozen=True):
 class Status(_Part, frozen=True):
     """What we said before, also before a restart."""
 
+    app: str = ""
     conditions: tuple[Condition, ...] = ()
 
 

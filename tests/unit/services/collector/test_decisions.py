@@ -50,3 +50,12 @@ def test_a_late_audit_changes_nothing() -> None:
     found.learn(audit(9, "applied", "demand"))
     found.learn(audit(8, "applied", "older"))
     assert shown(found) == ("demand", time_of(9))
+
+
+def test_apps_that_are_gone_are_forgotten() -> None:
+    found = Decisions(ManualClock(1000.0))
+    found.learn(audit(9, "applied", "demand"))
+    found.keep({"shop/web"})
+    assert shown(found) == ("demand", time_of(9))
+    found.keep({"shop/api"})
+    assert shown(found) is None

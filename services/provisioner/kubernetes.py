@@ -201,12 +201,14 @@ def _template(settings: Settings, pool: str, wanted: PoolWanted) -> dict[str, An
         "cpu": f"{int(wanted.node_cpu * share)}m",
         "memory": f"{int(wanted.node_memory * share)}Mi",
     }
+    tolerated = [{"key": key, "operator": "Exists"} for key in settings.taints]
     restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     return {
         "metadata": {"labels": {PLACEHOLDER: pool}},
         "spec": {
             "priorityClassName": PRIORITY_CLASS,
             "nodeSelector": {settings.pool_label: pool},
+            **({"tolerations": tolerated} if tolerated else {}),
             "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": False,
             "securityContext": {

@@ -29,6 +29,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Path of a kubeconfig; empty: the pod's ServiceAccount."""
     pool_label: str = "karpenter.sh/nodepool"
     """Label of a node with its pool."""
+    tolerate: str = ""
+    """Keys of the taints of your pools, separated by commas: placeholders tolerate them, as your
+    pods do. Those of a tainted pool would otherwise wait for ever, and no node be made for them."""
     chunk_share: Annotated[float, Meta(gt=0.5, le=1)] = 0.85
     """Size of a placeholder, as a share of a node; the rest is for DaemonSets. Above a half, so
     that a node never takes two."""
@@ -40,3 +43,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Timeout of one request to the API server."""
     calls_per_second: Annotated[float, Meta(gt=0)] = 20.0
     """Requests to the API server per second."""
+
+    @property
+    def taints(self) -> list[str]:
+        """Keys that placeholders tolerate."""
+        return [key for part in self.tolerate.split(",") if (key := part.strip())]

@@ -130,6 +130,18 @@ def test_a_write_that_is_refused_is_reported_and_other_pools_go_on(place: Played
     pool.close()
 
 
+def test_room_of_a_tainted_pool_tolerates_the_taints_that_are_named(place: PlayedRooms) -> None:
+    pool = Held(place, "a", tolerate="team, dedicated")
+    pool.hold(1)
+    made = pool.stored()
+    assert made is not None
+    assert made["spec"]["template"]["spec"]["tolerations"] == [
+        {"key": "team", "operator": "Exists"},
+        {"key": "dedicated", "operator": "Exists"},
+    ]
+    pool.close()
+
+
 def test_a_static_pool_gets_the_nodes_and_keeps_them_when_nothing_is_requested(
     place: PlayedRooms,
 ) -> None:

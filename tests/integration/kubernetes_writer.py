@@ -1,9 +1,11 @@
-"""A process that raises every app of a domain by one in each tick, and can be killed at any time.
+"""A process that raises every app of a domain in each tick, and can be killed at any time.
 
 It keeps to the order of the engine: a write is saved before it is requested, and requested again
 until it is answered, by the next process too.
 
-    python kubernetes_writer.py KUBECONFIG FOLDER DOMAIN TICKS
+    python kubernetes_writer.py KUBECONFIG FOLDER DOMAIN TICKS [SIZES]
+
+It raises replicas by one, or with the ConfigMap SIZES the CPU request by `STEP`.
 """
 
 import asyncio
@@ -17,6 +19,8 @@ from services._kit.kubernetes.credentials import access_of
 from services.actuator.kubernetes import KubernetesTarget
 from services.actuator.target import Change, Numbers, Read, Reading, Write, Written
 
+STEP = 10
+"""Millicores per tick."""
 _TIMEOUT_S = 1.0
 
 
@@ -33,12 +37,12 @@ def closed(folder: Path) -> list[Closed]:
     return [msgspec.json.decode(line, type=Closed) for line in lines]
 
 
-async def work(kubeconfig: str, folder: Path, domain: str, ticks: int) -> None:
+async def work(kubeconfig: str, folder: Path, domain: str, ticks: int, sizes: str = "") -> None:
     # Few at a time, so that a kill finds some of a tick made and others not.
     api = KubernetesApi(access_of(kubeconfig), _TIMEOUT_S, 30.0)
-    target = KubernetesTarget(api, _TIMEOUT_S, 5.0, 3)
+    target = KubernetesTarget(api, _TIMEOUT_S, 5.0, 3, sizes)
     while len(closed(folder)) < ticks:
-        write = await _pending(target, folder, domain)
+        write = await _pending(target, folder, domain, (0, STEP) if sizes else (1, 0))
         found = await target.carry_out(write)
         if isinstance(found, Written) and found.answered:
             line = msgspec.json.encode(Closed(write.tick, dict(found.answers)))
@@ -47,7 +51,9 @@ async def work(kubeconfig: str, folder: Path, domain: str, ticks: int) -> None:
     await target.close()
 
 
-async def _pending(target: KubernetesTarget, folder: Path, domain: str) -> Write:
+async def _pending(
+    target: KubernetesTarget, folder: Path, domain: str, more: tuple[int, int]
+) -> Write:
     file, tick = folder / "pending", len(closed(folder))
     if file.exists():
         saved = msgspec.json.decode(file.read_bytes(), type=Write)
@@ -60,8 +66,8 @@ async def _pending(target: KubernetesTarget, folder: Path, domain: str) -> Write
     changes = [
         Change(
             app=app,
-            replicas=now.replicas + 1,
-            cpu_request=now.cpu_request,
+            replicas=now.replicas + more[0],
+            cpu_request=now.cpu_request + more[1],
             memory_request=now.memory_request,
             before=Numbers(now.replicas, now.cpu_request, now.memory_request),
             decision_id=f"{domain}/{tick}/1/heuristic/2",
@@ -76,4 +82,4 @@ async def _pending(target: KubernetesTarget, folder: Path, domain: str) -> Write
 
 
 if __name__ == "__main__":
-    asyncio.run(work(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])))
+    asyncio.run(work(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), *sys.argv[5:]))

@@ -12,13 +12,14 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
+from services._kit.kubernetes.sizes import Entry, key_of
 from services.lab import controlplane
 from services.lab.controlplane import API_SERVER, Lab
-from tests.integration.kubernetes_writer import closed
+from tests.integration.kubernetes_writer import STEP, closed
 from tests.integration.lab_helpers import ROOT, Cluster
 from tests.kubernetes_helpers import autoscaler, deployment, running_loop
 
@@ -39,10 +40,11 @@ class Kills(NamedTuple):
     servers: int
 
 
-def play(cluster: Cluster, folder: Path, ticks: int, rng: random.Random) -> Kills:
+def play(cluster: Cluster, folder: Path, ticks: int, rng: random.Random, *more: str) -> Kills:
     """Run writers until all ticks are closed, and kill them and the server meanwhile."""
     script = ROOT / "tests" / "integration" / "kubernetes_writer.py"
-    command = [str(script), str(cluster.lab.kubeconfig), str(folder), _DOMAIN, str(ticks)]
+    domain = cluster.namespace
+    command = [str(script), str(cluster.lab.kubeconfig), str(folder), domain, str(ticks), *more]
     kills, deadline = Kills(0, 0), time.monotonic() + _LONGEST_S
     while len(closed(folder)) < ticks:
         assert time.monotonic() < deadline, f"{len(closed(folder))} of {ticks} ticks"
@@ -143,4 +145,61 @@ def test_no_change_is_lost_or_doubled_or_made_elsewhere(own_lab: Lab, tmp_path: 
         "%d changes, %d writers and %d API servers killed, %d found made by an earlier request: %d"
         " answered in the audit log, %d without an answer in it, 0 lost, 0 doubled, 0 unowned",
         ticks * _APPS, kills.writers, kills.servers, repeats, len(made), len(silent),
+    )  # fmt: skip
+
+
+def _pod(app: str) -> dict[str, Any]:
+    owner = {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{app}-7f9c", "uid": "u",
+        "controller": True,
+    }  # fmt: skip
+    (container,) = deployment(app)["spec"]["template"]["spec"]["containers"]
+    labels = {"app": app, "pod-template-hash": "7f9c"}
+    meta = {"name": f"{app}-7f9c-1", "labels": labels, "ownerReferences": [owner]}
+    return {"metadata": meta, "spec": {"containers": [container]}}
+
+
+def test_no_resize_is_lost_or_doubled_and_running_pods_end_with_the_last_size(
+    own_lab: Lab, tmp_path: Path
+) -> None:
+    ticks = max(2, _CHANGES // _APPS)
+    with running_loop() as run:
+        cluster = Cluster(own_lab, run, "resized")
+        apps, place = [f"app-{number}" for number in range(_APPS)], "/api/v1/namespaces/resized"
+        cluster.post(f"{place}/configmaps", {"metadata": {"name": "sizes"}})
+        for name in apps:
+            cluster.create(deployment(name, 1, domain="resized"))
+            cluster.post(f"{place}/pods", _pod(name))
+        kills = play(cluster, tmp_path, ticks, random.Random(11), "resized/sizes")
+        cluster.lab = controlplane.restart(Path(own_lab.home))
+        answers = [answer for line in closed(tmp_path) for answer in line.answers.values()]
+        stored = run(cluster.api.get(f"{place}/configmaps/sizes", dict[str, Any]))["data"]
+        pods = run(cluster.api.get(f"{place}/pods", dict[str, Any]))["items"]
+        made = Counter(
+            one.audit_id
+            for one in cluster.audit()
+            if one.object_ref["resource"] == "configmaps"
+            and one.stage == "ResponseComplete"
+            and one.verb == "patch"
+            and one.response_status.get("code") == 200
+            and "dryRun" not in one.request_uri
+        )
+        cluster.close()
+
+    assert Counter(answers)["applied"] + Counter(answers)["repeat"] == ticks * _APPS
+    last = 250 + ticks * STEP
+    found = {name: Entry.parse(stored[key_of(f"resized/{name}")]) for name in apps}
+    assert {one.cpu for one in found.values() if one is not None} == {last}
+    assert None not in found.values()
+    # All changes of a tick have its decision: one write per app, and none twice.
+    assert len(made) == ticks
+    assert max(made.values()) <= _APPS
+    requests = [pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for pod in pods]
+    assert requests == [f"{last}m"] * _APPS
+    assert kills.writers > 0
+    log.info(
+        "%d resizes, %d writers and %d API servers killed, %d found made by an earlier request, "
+        "%d answered in the audit log",
+        ticks * _APPS, kills.writers, kills.servers, Counter(answers)["repeat"],
+        sum(made.values()),
     )  # fmt: skip

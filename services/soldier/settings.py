@@ -16,7 +16,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cluster: str = ""
     """Path of a cluster description (YAML); the example cluster when empty."""
     vertical: bool = True
-    """Whether plans resize pods. Switch it off on Kubernetes: its target changes replicas
-    only."""
+    """Whether plans resize pods. On Kubernetes switch it off unless the actuator has `sizes`: it
+    would hold every resize."""
     most_policy_seconds: Annotated[float, Meta(gt=0, le=5)] = MOST_SECONDS
     """Longest answer of a promoted policy for one domain, before it is taken back."""

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from onnx import TensorProto, helper, numpy_helper
 
 from models.forecaster.learned.artefact import SHIPPED
+from models.forecaster.learned.features import FEATURE_NAMES
 from models.policies import contract, packing
 from models.policies.artefact import CARD, NETWORK, Card
 from models.policies.features import feature_names
@@ -268,7 +269,8 @@ def soldier_files(
 def features(kind: Kind, *, spread: float) -> dict[str, bytes]:
     """Features of a training in which all of them were near 4.5; runs differed by `spread`."""
     far = drift.Distribution(values=[4.4, 4.5, 4.6], shares=[0.0, 0.5, 1.0], spread=spread)
-    return {drift.FEATURES: drift.write_features(dict.fromkeys(feature_names(kind), far))}
+    names = FEATURE_NAMES if kind == "forecaster" else feature_names(kind)
+    return {drift.FEATURES: drift.write_features(dict.fromkeys(names, far))}
 
 
 def trained_folder(folder: Path, family: str, network: bytes) -> Path:
@@ -287,7 +289,9 @@ def trained_folder(folder: Path, family: str, network: bytes) -> Path:
 _SOUND: Final = "quantiles_sound"
 
 
-def forecaster_files(bad: str = "", change: float = 1e-6) -> dict[str, bytes]:
+def forecaster_files(
+    bad: str = "", change: float = 1e-6, extra: Mapping[str, bytes] = {}
+) -> dict[str, bytes]:
     """The shipped forecaster, slightly changed and signed; `bad`: `nan`, always."""
     files = read_folder(SHIPPED)
     network = reparsed(files[MODEL])
@@ -309,5 +313,5 @@ def forecaster_files(bad: str = "", change: float = 1e-6) -> dict[str, bytes]:
     manifest = read_manifest(files[MANIFEST], "shipped")
     name = name_of("tft", data)
     card = msgspec.json.decode(files[CARD]) | {"model": name}
-    extra = {CARD: msgspec.json.encode(card), SAMPLES: files[SAMPLES]}
-    return files_of(data, msgspec.structs.replace(manifest, name=name), KEY, extra)
+    others = {CARD: msgspec.json.encode(card), SAMPLES: files[SAMPLES], **extra}
+    return files_of(data, msgspec.structs.replace(manifest, name=name), KEY, others)

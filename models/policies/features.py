@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from models.cluster.arrays import F32
-from models.inputs.errors import InputError
 from models.policies.contract import COMMANDER_COLUMNS, MEMBER_COLUMNS, SOLDIER_COLUMNS
 from models.policies.inputs import CommanderInputs
 from models.policies.soldier_inputs import SoldierInputs
-from models.registry.drift import FEATURES, Reference
+from models.registry.drift import Reference, reference_for
 from models.registry.load import Artefact
 from models.registry.manifest import Kind
 
@@ -38,15 +37,8 @@ def soldier_features(inputs: SoldierInputs, domain: int) -> dict[str, F32]:
 
 def reference_of(artefact: Artefact) -> Reference | None:
     """What to compare features with; None if training left nothing."""
-    if artefact.features is None:
-        return None
-    expected = {*feature_names(artefact.manifest.kind)}
-    if other := sorted(expected ^ artefact.features.keys()):
-        raise InputError(
-            f"{artefact.name}: {FEATURES}: expected the features of the contract, {other[0]:.40} "
-            "is missing or unknown; train it again"
-        )
-    return Reference(artefact.version, artefact.features)
+    names = feature_names(artefact.manifest.kind)
+    return reference_for(artefact.name, artefact.version, artefact.features, names)
 
 
 def feature_names(kind: Kind) -> tuple[str, ...]:

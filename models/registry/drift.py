@@ -142,6 +142,23 @@ class Reference:
         return self.drift(self.counted(values))
 
 
+def reference_for(
+    name: str, version: str, features: Mapping[str, Distribution] | None, expected: Sequence[str]
+) -> Reference | None:
+    """What to compare the features of a model with; None if training left nothing.
+
+    Raises InputError unless they are those that services encode.
+    """
+    if features is None:
+        return None
+    if other := sorted({*expected} ^ features.keys()):
+        raise InputError(
+            f"{name}: {FEATURES}: expected the features of the contract, {other[0]:.40} "
+            "is missing or unknown; train it again"
+        )
+    return Reference(version, features)
+
+
 def watch_both(
     watched: Watched,
     incumbent: Reference | None,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from models.cluster.arrays import F32
 from models.forecaster.learned import corrector
+from models.forecaster.learned.features import reference_of
 from models.forecaster.learned.inputs import (
     AHEAD_MIN,
     FUTURE,
@@ -27,6 +28,7 @@ from models.forecaster.learned.inputs import (
 from models.forecaster.learned.serving import Model, NetworkOutput
 from models.forecaster.port import HORIZONS_MIN
 from models.inputs.errors import InputError
+from models.registry.drift import Reference
 from models.registry.keys import PINNED, Trust
 from models.registry.load import Artefact as VerifiedArtefact
 from models.registry.load import Samples, verified, write_samples
@@ -157,6 +159,8 @@ class Artefact(NamedTuple):
     session: Session
     manifest: Manifest
     corrector: corrector.Corrector | None
+    reference: Reference | None = None
+    """Its features in training; None if training left nothing."""
 
 
 def load_artefact(folder: Path = SHIPPED, threads: int = 1, trust: Trust = OF_A_PERSON) -> Artefact:
@@ -196,7 +200,7 @@ def opened_artefact(found: VerifiedArtefact, where: str, threads: int = 1) -> Ar
     if CORRECTOR in files:
         fitted = corrector.read(files[CORRECTOR], f"{where}: {CORRECTOR}")
         _check_corrector(fitted, manifest, f"{where}: {CORRECTOR}")
-    return Artefact(card, session, manifest, fitted)
+    return Artefact(card, session, manifest, fitted, reference_of(found))
 
 
 def _check_corrector(found: corrector.Corrector, manifest: Manifest, where: str) -> None:
@@ -222,7 +226,9 @@ def _check_samples(session: Session, samples: Samples | None, where: str) -> Non
 def model_of(artefact: Artefact) -> Model:
     """What forecasters serve of an artefact."""
     card = artefact.card
-    return Model(card.model, card.trained_until, artefact.session, artefact.corrector)
+    return Model(
+        card.model, card.trained_until, artefact.session, artefact.corrector, artefact.reference
+    )
 
 
 @cache

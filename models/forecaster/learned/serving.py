@@ -26,6 +26,7 @@ from models.forecaster.port import (
     Serving,
     Texts,
 )
+from models.registry.drift import Reference
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,8 @@ class Model(NamedTuple):
     trained_until: str
     network: Network
     corrector: Corrector | None = None
+    reference: Reference | None = None
+    """Its features in training, if they were recorded."""
 
 
 class ModelForecast(NamedTuple):

@@ -29,8 +29,10 @@ from models.forecaster.training.args import Args
 from models.forecaster.training.corpus import KEPT_OUT, Part
 from models.forecaster.training.network import Ensemble
 from models.forecaster.training.pool import Pool, pools
+from models.forecaster.training.seen import distributions
 from models.forecaster.training.train import Trained, TrainingWatch, settings_of, train
 from models.inputs.errors import InputError
+from models.registry.drift import FEATURES, write_features
 
 INPUTS: Final = ("past", "future", "static")
 OUTPUTS: Final = ("quantiles", "hidden", "attention")
@@ -80,6 +82,10 @@ def produce(parts: Iterable[Part], job: TrainingJob, watch: Watch, clock: Clock)
     card = msgspec.structs.replace(card, trained_until=_until(loaded), notes=notes)
     (job.folder / CARD).write_bytes(msgspec.json.format(msgspec.json.encode(card)) + b"\n")
     _draw(members, job.folder / CURVES)
+    # Of an earlier run, it would say what another network was trained on.
+    (job.folder / FEATURES).unlink(missing_ok=True)
+    if seen := distributions(loaded, job.args.seed):
+        (job.folder / FEATURES).write_bytes(write_features(seen))
     # Last: the manifest has the digests of all other files.
     seal(job.folder, version("hirl-scale"))
     return card

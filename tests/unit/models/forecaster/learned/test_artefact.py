@@ -12,15 +12,19 @@ from models.forecaster.learned.artefact import (
     SHIPPED,
     SHIPPED_VERSION,
     load_artefact,
+    model_of,
+    opened_artefact,
     seal,
 )
 from models.forecaster.learned.encode import encode
+from models.forecaster.learned.features import FEATURE_NAMES
 from models.forecaster.learned.inputs import NetworkInputs
 from models.forecaster.series import Announced
 from models.inputs.errors import InputError
 from models.registry.keys import Trust, key_id, sign
+from models.registry.load import verified
 from models.registry.manifest import MANIFEST, SIGNATURE, read_manifest
-from tests.planted_models import KEY
+from tests.planted_models import KEY, TRUST, features, forecaster_files
 from tests.unit.models.forecaster.synthetic_series import days, series
 
 pytestmark = pytest.mark.skipif(not (SHIPPED / NETWORK).exists(), reason="no model is shipped")
@@ -78,3 +82,19 @@ def test_sealing_again_gives_the_same_version_and_voids_a_signature(copy: Path) 
     assert seal(copy, "0.1.0").version == first.version
     assert read_manifest((copy / MANIFEST).read_bytes(), "x") == first
     load_artefact(copy)
+
+
+def test_a_network_with_the_features_of_its_training_is_opened_with_them() -> None:
+    found = verified(forecaster_files(extra=features("forecaster", spread=0.2)), TRUST, "x")
+    reference = model_of(opened_artefact(found, "x")).reference
+    assert reference is not None
+    assert (reference.version, {*reference.names}) == (found.version, {*FEATURE_NAMES})
+    assert model_of(load_artefact()).reference is None
+
+
+def test_a_network_with_the_features_of_another_kind_is_refused_in_one_line() -> None:
+    other = features("commander-policy", spread=0.2)
+    found = verified(forecaster_files(extra=other), TRUST, "x")
+    with pytest.raises(InputError, match=r"features\.json: expected the features") as refused:
+        opened_artefact(found, "x")
+    assert "\n" not in str(refused.value)

@@ -44,3 +44,12 @@ class DemandForecast(TickEvent, frozen=True, kw_only=True):
     review_reason: Annotated[
         str, about("Why an operator should check this forecast; empty if there is no need.")
     ] = ""
+    drift: Annotated[
+        dict[str, float],
+        about(
+            "How far each feature of the promoted model is from its training, beyond the distance "
+            "of any run of training, over the last window and all domains; 0: no drift. While "
+            "another one is tried beside it, the larger one of both. Empty where none is watched, "
+            "or not for a whole window."
+        ),
+    ] = {}

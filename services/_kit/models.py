@@ -21,6 +21,7 @@ from models.registry.load import Artefact
 from models.registry.manifest import Kind, is_digest
 from models.registry.rollout import Change, Order, Ref, Rollout, Rules, share_of
 from models.registry.store import Entry, Store, fetch, open_store
+from schemas.demand_forecast import DemandForecast
 from schemas.fields import Event
 from schemas.model_judged import ModelJudged
 from schemas.model_promoted import ModelPromoted
@@ -154,6 +155,7 @@ def judged(
     )
 
 
+_FORECASTER: Final = "forecaster"
 _BESIDE: Final = {
     "cost_ratio": "Estimated cost of the last minute's decision over that of the heuristic's own",
     "differs_ratio": "Share of domains or apps that it decided otherwise than the heuristic",
@@ -197,7 +199,7 @@ class RolloutMetrics:
 
         self._drift = Gauge(
             "hirl_model_drift_ratio",
-            "Distance of a policy's feature from its training, beyond that of any run of training",
+            "Distance of a model's feature from its training, beyond that of any run of training",
             ["agent", "feature"],
             registry=telemetry.registry,
         )
@@ -208,6 +210,8 @@ class RolloutMetrics:
         if isinstance(event, TransitionRecorded):
             self._record(event.agent, event.counterfactual)
             self._record_drift(event.agent, event.drift)
+        if isinstance(event, DemandForecast):
+            self._record_drift(_FORECASTER, event.drift)
         if not isinstance(event, ModelJudged):
             return
         labels, evidence = (event.model, event.scope), event.evidence

@@ -35,6 +35,7 @@ from services._kit.handler import Handler, Service
 from services._kit.inventory import DeclaredApps
 from services._kit.memory import MemoryBus
 from services._kit.models import LoadedModel, LoadModel
+from services.admin.minutes import remembered_drift
 from services.admin.reader import TopicReader
 from services.commander import advice as commander
 from services.commander.decide import CommanderHandler
@@ -60,8 +61,10 @@ def recorded_drift(
     reader: TopicReader, cluster: Cluster, artefact: Artefact
 ) -> dict[str, float] | None:
     """How far the features of the recorded frames are from those of training; None: unknown."""
-    reference, kinds = reference_of(artefact), _KINDS.get(artefact.manifest.kind, ())
-    if reference is None or not kinds:
+    if artefact.manifest.kind == "forecaster":
+        return remembered_drift(reader, cluster, artefact)
+    reference, kinds = reference_of(artefact), _KINDS[artefact.manifest.kind]
+    if reference is None:
         return None
     # All apps: a declaration may be older than any frame.
     events = list[Event]()

@@ -14,10 +14,11 @@ from models.cluster.observation import POOL_STATUS, Observation
 from models.control.plausible import factor_problem
 from models.forecaster.calendar import Calendar
 from models.forecaster.learned.forecaster import Given, Learned
-from models.forecaster.learned.record import record_of, rows_of
+from models.forecaster.learned.record import record_of, rows_of, series_of
 from models.forecaster.learned.serving import Model
 from models.forecaster.minutes import add_tick, start_minutes
 from models.forecaster.port import Forecaster, ticks_per_minute
+from models.forecaster.series import Series
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
 from schemas.domain_observed import DomainObserved
@@ -201,6 +202,14 @@ class ModelBuilder:
             tick_s=self._cluster.tick_seconds,
         )
         return Learned(self._network, rule, given, self._learning.settings)
+
+    def series(self, last: int, axis: Axis, recent: RecentMinutes) -> list[Series]:
+        """What a network looks back on at the end of minute `last`, by domain."""
+        origin = last * self._per_minute
+        record = record_of(history_with_gaps(self._rows(last, recent, axis)), last)
+        calendar = announced(self._events.values(), axis, origin, self.apps.domains)
+        rows_given = rows_of(self._cluster, calendar, self._per_minute)
+        return series_of(record, rows_given, last, axis.minute_of_week(origin))
 
     def _announced(self, origin: int, axis: Axis) -> tuple[str, ...]:
         """Names of the announced events, in the order of the model's columns."""

@@ -15,7 +15,11 @@ import numpy as np
 
 from models.cluster.arrays import F64
 from models.cluster.description import Cluster
+from models.forecaster.learned.features import network_features
+from models.forecaster.learned.inputs import NetworkInputs
 from models.forecaster.port import ticks_per_minute
+from models.registry.drift import NO_DRIFTS, Drifts, Watched
+from models.registry.drift import problem as drift_problem
 from models.registry.rollout import Rollout, Rules
 from schemas.app_declared import AppDeclared
 from schemas.demand_backfilled import DemandBackfilled
@@ -26,6 +30,7 @@ from schemas.fields import Event
 from schemas.model_promoted import ModelPromoted
 from services._kit.clock import Clock
 from services._kit.errors import Refused
+from services._kit.following import watch
 from services._kit.handler import Handler, Step
 from services._kit.models import LoadedModel
 from services._kit.plausible import Pace, Timeline, bounded, following
@@ -71,6 +76,8 @@ class ForecasterState:
     """Which promoted network serves, and which one is on its way."""
     trial: Trial = field(default_factory=Trial)
     """What both forecast, until the outcome is known."""
+    watched: Watched = field(default_factory=Watched)
+    """The features of the promoted networks."""
     domains: tuple[str, ...] = ()
     """Of the rows of `recent`; none in a state of a release that did not save them."""
 
@@ -234,10 +241,12 @@ class ForecasterHandler(Handler[ForecasterState]):
         # What only some domains have on record has to be kept for the others.
         recorded_min = min(history.until for history in histories)
         recent = with_minute(state.recent, tick // self._per_minute, newest, recorded_min)
-        events = list[Event]()
+        events, drift = list[Event](), dict[str, float]()
         if self._switch is not None:
+            state, drifts = self._watch(self._switch.inputs, state)
+            drift = drifts.worst
             # Before the forecasts are named: a network that erred has made none of them.
-            state, events = self._judge(tick, first.time, np.array(newest), state)
+            state, events = self._judge(tick, first.time, np.array(newest), drifts, state)
         for index, (domain, history) in enumerate(zip(self._domains, histories, strict=True)):
             event = forecast_event(domain, index, first, forecast, origin)
             # Zeros of a model that has nothing to go by are no forecast: judged as one, they would
@@ -246,6 +255,8 @@ class ForecasterHandler(Handler[ForecasterState]):
                 continue
             if serving is not None:
                 event = self._named(event, index, serving, state.rollout)
+            if drift:
+                event = msgspec.structs.replace(event, drift=drift)
             observed_rps = float(np.nanmax(recent.rps[index], initial=0.0))
             events.append(believable(event, history, observed_rps, self._largest_factor))
         return replace(state, recent=recent), events
@@ -262,17 +273,31 @@ class ForecasterHandler(Handler[ForecasterState]):
         self._builder.use(serving.incumbent._replace(network=self._switch))
         return serving
 
+    def _watch(
+        self, inputs: NetworkInputs | None, state: ForecasterState
+    ) -> tuple[ForecasterState, Drifts]:
+        """Compare what promoted networks see with their training."""
+        if inputs is None:
+            return state, NO_DRIFTS
+        deciding = self._follower.deciding(state.rollout, self._domains)
+        window = self._follower.rules.drift_minutes
+        watched, drifts = watch(deciding, state.watched, lambda: network_features(inputs), window)
+        return replace(state, watched=watched), drifts
+
     def _judge(
-        self, tick: int, time: str, newest: F64, state: ForecasterState
+        self, tick: int, time: str, newest: F64, drifts: Drifts, state: ForecasterState
     ) -> tuple[ForecasterState, list[Event]]:
         """Judge what the networks answered in this tick."""
         assert self._switch is not None  # noqa: S101  the caller checked
         asked, sample, candidate = self._switch.asked, None, state.rollout.candidate
+        most = self._follower.rules.most_drift
         if asked is not None and candidate is not None:
             minute = tick // self._per_minute
             trial, sample = tried(state.trial, candidate.sha256, asked, minute, newest)
             state = replace(state, trial=trial)
-        problem = self._switch.problem
+            drifted = drift_problem(drifts.candidate, most)
+            sample = sample._replace(fault=sample.fault or drifted)
+        problem = self._switch.problem or drift_problem(drifts.incumbent, most)
         rollout, events = self._follower.judge(state.rollout, sample, problem, tick, time)
         return replace(state, rollout=rollout), list[Event](events)
 

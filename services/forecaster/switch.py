@@ -52,6 +52,8 @@ class Switch:
         """The last answers of both; None if no candidate was asked."""
         self.problem = ""
         """Why the incumbent could not answer, so that the spare did; empty: it could."""
+        self.inputs: NetworkInputs | None = None
+        """What both were asked; None if there was nothing to forecast from."""
 
     def set(
         self,
@@ -69,12 +71,14 @@ class Switch:
         """
         self._incumbent, self._spare, self._candidate = incumbent, spare, candidate
         self._applied, self.asked, self.problem = applied, None, ""
-        self._most_s = most_s
+        self._most_s, self.inputs = most_s, None
 
     def predict(self, inputs: NetworkInputs) -> NetworkOutput:
         """Forecast from each origin."""
         # Warming up asks for many minutes at once: that is no decision, and takes its time.
         deciding = inputs.scale.size == self._applied.size
+        if deciding and not np.isnan(inputs.scale).all():
+            self.inputs = inputs
         output = self._of_incumbent(inputs, self._most_s if deciding else inf)
         if self._candidate is None or not deciding:
             return output

@@ -1,22 +1,38 @@
 """The forecaster follows promotions: shadow, canary, swap, and back in the tick of a fault."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from models.forecaster.learned.inputs import NetworkInputs
+from models.forecaster.learned.features import FEATURE_NAMES, network_features
+from models.forecaster.learned.inputs import NetworkInputs, joined
 from models.forecaster.learned.serving import Model, NetworkOutput
+from models.registry.drift import Distribution, Reference
+from models.registry.load import Artefact, verified
 from models.registry.rollout import Rules
+from schemas.demand_backfilled import DemandBackfilled
 from schemas.demand_forecast import DemandForecast
 from schemas.model_judged import ModelJudged
-from schemas.model_promoted import ModelPromoted
+from schemas.model_promoted import ModelPromoted, RolloutRules
 from services._kit.clock import ManualClock
 from services._kit.handler import Service
 from services._kit.memory import MemoryBus
 from services._kit.models import LoadedModel, LoadModel
-from services.forecaster.decide import ForecasterHandler
+from services._kit.records import Delivery
+from services._kit.state_codec import decode, encode
+from services._kit.state_records import state_records
+from services._kit.telemetry import Telemetry
+from services.admin.frames import recorded_drift
+from services.admin.minutes import MINUTES, remembered
+from services.admin.reader import TopicReader
+from services.forecaster.decide import ForecasterHandler, ForecasterState
+from services.forecaster.metrics import Metrics
+from services.forecaster.progress import no_minutes
+from tests.planted_models import TRUST, features, forecaster_files
 from tests.service_helpers import CLUSTER
 from tests.unit.models.forecaster.fake_network import HIDDEN, FakeNetwork, model_of
 from tests.unit.services.forecaster.forecaster_service_helpers import (
@@ -37,13 +53,16 @@ class Shelf:
     def __init__(self, **models: Any) -> None:
         self.models = models
         self.asked: list[str] = []
+        self.references: dict[str, Reference] = {}
 
     async def carry_out(self, request: LoadModel) -> LoadedModel:
         self.asked.append(request.ref.name)
         network = self.models.get(request.ref.sha256[0])
         if network is None:
             return LoadedModel(request.ref, None, "is not signed")
-        return LoadedModel(request.ref, Model(request.ref.name, "2026-01-01T00:00:00Z", network))
+        reference = self.references.get(request.ref.sha256[0])
+        model = Model(request.ref.name, "2026-01-01T00:00:00Z", network, None, reference)
+        return LoadedModel(request.ref, model)
 
 
 class Slow(FakeNetwork):
@@ -333,3 +352,139 @@ def test_a_digest_that_could_lead_elsewhere_is_a_dead_letter(put: Put) -> None:
     minutes(bus, 2, 3)
     assert [letter.error for letter in bus.dead_letters] == ["bad-model"]
     assert shelf.asked == []
+
+
+def reference(version: str, spread: float) -> Reference:
+    """Of a training in which all features were near 40; hours of it differed by `spread`."""
+    far = Distribution(values=[39.0, 40.0, 41.0], shares=[0.0, 0.5, 1.0], spread=spread)
+    return Reference(version, dict.fromkeys(FEATURE_NAMES, far))
+
+
+WATCHED = RolloutRules(drift_minutes=3)
+
+
+def test_a_network_whose_features_are_not_those_of_training_is_taken_back_after_a_window(
+    put: Put,
+) -> None:
+    bus, shelf = put(a=FakeNetwork())
+    shelf.references["a"] = reference(NEW, 0.0)
+    promote(bus, rules=WATCHED)
+    minutes(bus, 2, 3)
+    assert phases(bus)[-1] == "shadow"
+    restart(bus)
+    minutes(bus, 4, 5)
+    event = bus.events(ModelJudged)[-1]
+    assert (event.phase, event.tick) == ("rolled-back", 4 * TICKS)
+    assert "is another than in training" in event.reason
+    assert set(models_at(bus, 5)) == {"tft/fake"}
+
+
+def test_a_network_that_serves_is_watched_while_another_one_is_in_shadow(put: Put) -> None:
+    bus, shelf = put(a=FakeNetwork(), b=FakeNetwork())
+    shelf.references |= {"a": reference(NEW, 0.25), "b": reference(OTHER, 0.5)}
+    rules = RolloutRules(drift_minutes=3, most_drift=1.0)
+    promote(bus, rules=rules, status="rolled-back")
+    minutes(bus, 2, 5)
+    assert {e.tick for e in bus.events(DemandForecast) if not e.drift} == {0, 6, 12, 18}
+    promote(bus, OTHER, 1, rules=rules, hold_at="shadow")
+    minutes(bus, 6, 9)
+    assert phases(bus)[-1] == "shadow"
+    forecast = bus.events(DemandForecast)[-1]
+    assert forecast.drift == dict.fromkeys(FEATURE_NAMES, 0.75)
+    telemetry = Telemetry("forecaster", ManualClock(0.0))
+    Metrics(telemetry)(forecast)
+    labels = {"agent": "forecaster", "feature": "past.level"}
+    assert telemetry.registry.get_sample_value("hirl_model_drift_ratio", labels) == 0.75
+    promote(bus, OTHER, 2, hold_at="shadow", rules=RolloutRules(drift_minutes=3, most_drift=0.6))
+    minutes(bus, 10, 11)
+    event = bus.events(ModelJudged)[-1]
+    assert (event.phase, event.version) == ("rolled-back", "tft/a")
+    assert event.reason.endswith("tft/b is withdrawn with it")
+    assert set(models_at(bus, 11)) == {"tft/fake"}
+
+
+def test_what_ships_and_what_training_left_nothing_of_is_not_watched(put: Put) -> None:
+    bus, _ = put(a=FakeNetwork())
+    promote(bus, rules=WATCHED)
+    minutes(bus, 2, 14)
+    assert phases(bus)[-1] == "serving 1"
+    assert not any(e.drift for e in bus.events(DemandForecast))
+
+
+def test_the_gate_sees_what_the_service_saw(put: Put) -> None:
+    network = Noting()
+    bus, _ = put(a=network)
+    promote(bus, status="rolled-back")
+    minutes(bus, 2, MINUTES + 2)
+    state = forecaster_state(bus)
+    histories = bus.events(DemandBackfilled)
+    newest = bus.events(DemandForecast)[-1]
+    found = remembered(state, histories, newest, CLUSTER)
+    assert found is not None
+    seen = network_features(joined(network.noted[-MINUTES:]))
+    for name, values in found.items():
+        by_domain = values.reshape(len(CLUSTER.domain_names), MINUTES, -1)
+        expected = seen[name].reshape(MINUTES, len(CLUSTER.domain_names), -1).swapaxes(0, 1)
+        np.testing.assert_allclose(by_domain, expected, atol=1e-5, err_msg=name)
+    assert remembered(replace(state, domains=("other",)), histories, newest, CLUSTER) is None
+    nothing = replace(state, recent=no_minutes(len(CLUSTER.domain_names)))
+    assert remembered(nothing, [], newest, CLUSTER) is None
+
+
+class Recorded:
+    """A reader of topics that a running forecaster left behind."""
+
+    def __init__(self, bus: MemoryBus) -> None:
+        self._bus = bus
+
+    def newest_records(self, kind: type[Any], _: int) -> list[Any]:
+        return [SimpleNamespace(event=event) for event in self._bus.events(kind)[-1:]]
+
+    def read_all(self, kind: type[Any]) -> list[Any]:
+        return self._bus.events(kind)
+
+    def read_to_end(self, topics: list[str]) -> list[Any]:
+        assert topics == ["hirl.state-forecaster.v1"]
+        saved = state_records("cluster", encode(forecaster_state(self._bus)))
+        return [
+            SimpleNamespace(
+                delivery=Delivery("", 0, 0, key.encode(), record.value, record.headers, 0.0)
+            )
+            for key, record in saved.items()
+        ]
+
+
+def test_the_gate_judges_a_forecaster_by_what_the_running_one_remembers(put: Put) -> None:
+    bus, _ = put()
+    minutes(bus, 2, 5)
+    for spread, expected in ((0.25, 0.75), (1.0, 0.0)):
+        files = forecaster_files(extra=features("forecaster", spread=spread))
+        found = recorded_drift(cast("TopicReader", Recorded(bus)), CLUSTER, verified_of(files))
+        assert found == dict.fromkeys(FEATURE_NAMES, expected)
+    unknown = verified_of(forecaster_files())
+    assert recorded_drift(cast("TopicReader", Recorded(bus)), CLUSTER, unknown) is None
+
+
+def verified_of(files: dict[str, bytes]) -> Artefact:
+    return verified(files, TRUST, "planted")
+
+
+class Noting(FakeNetwork):
+    """Notes what it is asked when it forecasts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[NetworkInputs] = []
+
+    def predict(self, inputs: NetworkInputs) -> NetworkOutput:
+        if inputs.scale.size == len(CLUSTER.domain_names):
+            self.noted.append(inputs)
+        return super().predict(inputs)
+
+
+def forecaster_state(bus: MemoryBus) -> ForecasterState:
+    """The saved state, as the gate reads it."""
+    process: Any = bus._processes["forecaster"]
+    state = process.engine._store.get("cluster")
+    assert isinstance(state, ForecasterState)
+    return decode(ForecasterState, encode(state))

@@ -19,7 +19,7 @@ BUS ?= kafka
 MINUTES ?= 60
 FUZZ_EXAMPLES ?= 20000
 
-.PHONY: help setup run test test-pure test-real test-integration test-e2e test-integration-aside test-e2e-aside test-train-aside warm lab-build lab lab-nodes checks train-env test-train train-forecaster test-lock-step test-containers test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
+.PHONY: help setup run test test-pure test-real test-integration test-e2e test-integration-aside test-e2e-aside test-train-aside warm lab-build lab lab-latency lab-nodes checks train-env test-train train-forecaster test-lock-step test-containers test-off-switch test-protocol chaos test-adapters lint types layers presubmit release-check format locks licences sbom audit fuzz \
 	docs manifests bench-sim bench-path validate hpa-golden clean
 
 help: ## list the targets
@@ -87,6 +87,11 @@ lab: lab-build ## on a real API server: 1,000 changes under kills, 1,550 Deploym
 		$(BIN)/pytest -q -o log_cli=true --log-cli-level=INFO tests/integration/test_kubernetes_kills.py \
 		tests/integration/test_kubernetes_service.py tests/integration/test_kubernetes_speed.py \
 		tests/integration/test_kubernetes_collector.py
+
+lab-latency: lab-build ## from metric to stored change, and the API server's load, with us and with as many HPAs (20 minutes)
+	@$(BIN)/python -c "from services.lab import build; build.build(build.CONTROL_PLANE, print)"
+	@HIRL_REQUIRE_REAL=1 HIRL_LAB_APPS=$${HIRL_LAB_APPS:-1550} \
+		$(BIN)/pytest -q -o log_cli=true --log-cli-level=INFO tests/integration/test_kubernetes_latency.py
 
 # Karpenter listens on all interfaces: in a network namespace of its own nobody reaches it.
 lab-nodes: setup ## the provisioner under a real Karpenter (20 minutes the first time)

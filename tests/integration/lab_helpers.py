@@ -26,6 +26,7 @@ class AuditRecord(msgspec.Struct, frozen=True, rename="camel"):
     stage: str
     request_uri: str = msgspec.field(name="requestURI")
     verb: str
+    stage_timestamp: str = ""
     object_ref: dict[str, Any] = {}
     response_status: dict[str, Any] = {}
     user: dict[str, Any] = {}

@@ -27,6 +27,9 @@ class GateLimits(msgspec.Struct, frozen=True, kw_only=True):
     p0_minutes: Annotated[
         Annotated[float, Meta(ge=0, le=1000)] | None, about("The same in minutes.", "min")
     ] = None
+    equal: Annotated[
+        AShare | None, about("Share by which J may be higher where an equal model will do.")
+    ] = None
     oscillation: Annotated[
         AShare | None, about("Largest share of decisions that undo the one before.")
     ] = None

@@ -37,6 +37,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     97.5 % confidence: without any room, no model that is equal could pass in every scenario."""
     p0_minutes: float = 1.0
     """The same in minutes a run, for scenarios in which hardly any occur."""
+    equal: float = 0.02
+    """By how much J may be higher, with 97.5 % confidence, where equal will do: an interval that
+    only reaches 1 would let two noisy seeds pass."""
     oscillation: float = 0.03
     """Largest share of decisions that undo the one before."""
     decision_ms: float = 5.0
@@ -108,7 +111,7 @@ def judge_runs(
 ) -> list[Check]:
     """The checks of what runs beside the incumbent say: those of `hirl bench policy`."""
     checks = [
-        objective(evidence.objective, equal_ok=equal_ok),
+        objective(evidence.objective, limits, equal_ok=equal_ok),
         p0(evidence, limits),
         overruns("budget overruns", evidence.budget_overruns),
         overruns("spend overruns", evidence.spend_overruns),
@@ -116,7 +119,7 @@ def judge_runs(
     if policy:
         # A forecast moves nothing by itself: only raises what the heuristic does.
         checks += [
-            equal_cost(evidence.equal_cost, equal_ok=equal_ok),
+            equal_cost(evidence.equal_cost, limits, equal_ok=equal_ok),
             oscillation(evidence, limits),
             certificate(evidence, limits),
         ]
@@ -191,25 +194,26 @@ def drift(evidence: Evidence, limits: Limits) -> Check:
     )  # fmt: skip
 
 
-def objective(runs: Runs | None, *, equal_ok: bool) -> Check:
+def objective(runs: Runs | None, limits: Limits, *, equal_ok: bool) -> Check:
     """J is lower than the incumbent's, over scenarios and seeds drawn together."""
-    return _lower("objective", runs, "the incumbent's", equal_ok=equal_ok)
+    return _lower("objective", runs, "the incumbent's", limits, equal_ok=equal_ok)
 
 
-def equal_cost(runs: Runs | None, *, equal_ok: bool) -> Check:
+def equal_cost(runs: Runs | None, limits: Limits, *, equal_ok: bool) -> Check:
     """J is lower than that of the incumbent at the same node-hours."""
-    return _lower("equal cost", runs, "the incumbent's at equal node-hours", equal_ok=equal_ok)
+    whose = "the incumbent's at equal node-hours"
+    return _lower("equal cost", runs, whose, limits, equal_ok=equal_ok)
 
 
-def _lower(name: str, runs: Runs | None, whose: str, *, equal_ok: bool) -> Check:
-    allowed = f"an interval below 1 times {whose}"
-    allowed = f"an interval that reaches 1 times {whose} or less" if equal_ok else allowed
+def _lower(name: str, runs: Runs | None, whose: str, limits: Limits, *, equal_ok: bool) -> Check:
+    most = 1.0 + limits.equal if equal_ok else 1.0
+    allowed = f"an interval below {most:g} times {whose}"
     if runs is None:
         return _unknown(name, allowed, "runs of both models on held-out seeds")
     found = ratio_over_scenarios(_table(runs.candidate), _table(runs.incumbent))
     text = f"J {found.value:.3f} [{found.low:.3f}, {found.high:.3f}] times {whose}"
     # NaN compares as false: one run has no interval, and proves nothing.
-    passed = found.low <= 1.0 if equal_ok else found.high < 1.0
+    passed = found.high < most
     worse = found.low > 1.0
     remedy = (
         f"it is worse: J has to fall by {found.value - 1:.1%} more"

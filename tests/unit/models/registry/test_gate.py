@@ -83,6 +83,13 @@ def test_equal_within_noise_is_refused_unless_equal_will_do() -> None:
     assert judge(MANIFEST, equal, Limits(), equal_ok=True).accepted
 
 
+def test_noise_is_not_equal() -> None:
+    unclear = evidence(objective=runs(BASE * noise(0.3), BASE))
+    verdict = judge(MANIFEST, unclear, Limits(), equal_ok=True)
+    assert failed(verdict) == ["objective"]
+    assert "more seeds" in verdict.reasons[0]
+
+
 def test_worse_is_refused_even_if_equal_would_do() -> None:
     worse = evidence(objective=runs(BASE * 1.1 * noise(0.01), BASE))
     verdict = judge(MANIFEST, worse, Limits(), equal_ok=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.cluster import rows
-from models.cluster.arrays import F32, F64, I8, I32, MILLI
+from models.cluster.arrays import F32, F64, I8, I32, MILLI, Mask
 from models.cluster.inventory import Inventory
 from models.cluster.plan import Plan
 from models.control.budget import Budget, Directive, allowed
@@ -83,6 +83,8 @@ class SoldierInputs(NamedTuple):
     """[E, D]."""
     may_hold: F64
     """[E, 2, D] millicores and MiB."""
+    in_force: Mask
+    """[E] whether the budget has not expired."""
     cpu_factor: F32
     """[E, A] a policy's factor on each first CPU request, 1 or more; [E, 0] without a policy."""
 
@@ -115,7 +117,7 @@ class Soldiers:
         """[D] share of the headroom that depends on no forecast."""
         self._constants = _constants(inventory, parameters, parts)
         self._work = workspace(priority.size, inventory.domain.size)
-        self._triage = triage_scratch(priority.size)
+        self._triage = triage_scratch(priority.size, inventory.domain.size)
 
     def start(self, status: I32) -> SoldiersState:
         """The state before the first tick; `status` is [E, STATUS, A]."""
@@ -197,6 +199,7 @@ class Soldiers:
             levels,
             urgency=budget.urgency.astype(np.float32),
             may_hold=self.may_hold(tick, budget),
+            in_force=tick <= budget.valid_until_tick,
             cpu_factor=factors.cpu,
         )
 
@@ -235,7 +238,9 @@ def _decide(
         compute_need(apps, usual, features[_RESTARTS], inputs.levels, e, minute, state.memory)
         _wish(inputs, e, apps, state, constants, work, wishes, sums[e])
         most = constants.bounds.most
-        serve_most_requests(wishes, apps, features[_RPS], most, work.size, work.limit, triage)
+        serve_most_requests(
+            wishes, apps, features[_RPS], most, work.size, work.limit, inputs.in_force[e], triage
+        )
         state.overruns[e] += enforce(
             wishes, apps, constants.bounds, state.history, state.first, e, work
         )

@@ -3,7 +3,8 @@
 As long as every app can keep its latency, scarcity is shared by load (`projection.py`). Below that,
 sharing is the worst choice: every app is overloaded, all requests fail, and clients send them
 again. So the apps that save the most requests per core are brought to a bearable utilisation, and
-the others wait for nodes. Only increases are cut: nothing is taken from a running app.
+the others wait for nodes. Nothing is taken from a running app. Pods that wait for a node are no
+running ones: the scheduler would bind those of every app in turn, and none would have enough.
 """
 
 import math
@@ -26,10 +27,15 @@ _STEPS: Final = 30
 """Bisection steps on a logarithmic scale."""
 _EQUAL: Final = 1.0 - 1e-7
 """Factor on a worth down to which another counts as equal; the bisection is finer."""
+_CROWDED: Final = 0.25
+"""Waiting pods over placed ones, in cores, above which those of apps that are not served leave the
+queue. Below it room comes within a minute, from others that give way as well as from new nodes, and
+pods that wait have it at once."""
 _MOST_PODS: Final = np.float32(1e9)
 """An absurd load must not overflow an integer."""
 # Kernels take integers, not enumerations.
 _OUT, _BUDGET = int(Reason.SCALE_OUT), int(Reason.HOLD_BUDGET)
+_YIELD = int(Reason.YIELD)
 
 
 class Triage(NamedTuple):
@@ -43,6 +49,8 @@ class Triage(NamedTuple):
     """[D] worth from which apps are served; 0 where nothing is scarce."""
     following: F64
     """[D] the highest worth of the apps that are not served."""
+    running: I32
+    """[A] replicas that do not wait for a node."""
 
 
 class Candidates(NamedTuple):
@@ -51,7 +59,7 @@ class Candidates(NamedTuple):
     wanted: I32
     """Replicas."""
     current: I32
-    """Replicas."""
+    """Replicas that do not wait for a node."""
     most: I32
     """Declared maximum of replicas."""
     load: F32
@@ -62,27 +70,37 @@ class Candidates(NamedTuple):
     domain: I32
 
 
-def triage_scratch(domains: int) -> Triage:
+def triage_scratch(domains: int, apps: int) -> Triage:
     """Zeros; `serve_most_requests` writes before it reads."""
     return Triage(
         held=np.zeros((RESOURCES, domains)),
         low=np.zeros(domains),
         high=np.zeros(domains),
         following=np.zeros(domains),
+        running=np.zeros(apps, np.int32),
     )
 
 
 @kernel
 def serve_most_requests(
-    wishes: Wishes, apps: Apps, rps: F32, most: I32, size: I32, limit: F64, scratch: Triage
+    wishes: Wishes,
+    apps: Apps,
+    rps: F32,
+    most: I32,
+    size: I32,
+    limit: F64,
+    in_force: bool,
+    scratch: Triage,
 ) -> None:
     """Cut the increases of domains whose `limit` [2, D] is below what their apps need to survive.
 
-    Other domains stay as they are: the projection cuts them, if at all.
+    Where many pods wait for nodes, they leave the queue to those of apps that are served, if the
+    budget is `in_force`. Other domains stay as they are: the projection cuts them, if at all.
     """
     status = apps.status
+    _count_running(apps, size[MILLICORES], in_force, scratch)
     given = Candidates(
-        wishes.replicas, status[rows.REPLICAS], most, apps.load, rps, size, status[rows.DOMAIN]
+        wishes.replicas, scratch.running, most, apps.load, rps, size, status[rows.DOMAIN]
     )
     sum_held(given.wanted, size, given.domain, scratch.held)
     # Most ticks end here. Then the bisection's interval is empty: every app is served.
@@ -100,7 +118,26 @@ def serve_most_requests(
             elif scratch.high[d] > 0.0:
                 scratch.high[d] = middle
     _find_following(given, scratch)
-    _serve(given, wishes.reason, limit, scratch)
+    _serve(given, status[rows.REPLICAS], wishes.reason, limit, scratch)
+
+
+@kernel
+def _count_running(apps: Apps, millicores: I32, in_force: bool, scratch: Triage) -> None:
+    """Replicas that nothing is taken from: all, or in crowded domains those that do not wait."""
+    replicas, pending = apps.status[rows.REPLICAS], apps.status[rows.PENDING]
+    domain, waiting, placed = apps.status[rows.DOMAIN], scratch.low, scratch.high
+    for d in range(waiting.size):
+        waiting[d] = placed[d] = 0.0
+    for app in range(replicas.size):
+        d, size = domain[app], np.float64(millicores[app])
+        waiting[d] += np.float64(max(0, pending[app])) * size
+        placed[d] += np.float64(max(0, replicas[app] - max(0, pending[app]))) * size
+    for app in range(replicas.size):
+        d = domain[app]
+        crowded = in_force & (waiting[d] > _CROWDED * placed[d])
+        # Missing samples never lower (invariant 4), and neither does an expired budget (3).
+        leaves = crowded & (apps.missing[app] == 0.0)
+        scratch.running[app] = max(0, replicas[app] - (max(0, pending[app]) if leaves else 0))
 
 
 @kernel
@@ -162,7 +199,7 @@ def _find_following(given: Candidates, scratch: Triage) -> None:
 
 
 @kernel
-def _serve(given: Candidates, reason: I32, limit: F64, scratch: Triage) -> None:
+def _serve(given: Candidates, replicas: I32, reason: I32, limit: F64, scratch: Triage) -> None:
     """Raise the apps above the threshold, and the next ones as far as there is room.
 
     Without the rest a large app that needs many pods would never start. Several apps share it if
@@ -179,7 +216,9 @@ def _serve(given: Candidates, reason: I32, limit: F64, scratch: Triage) -> None:
             next_in_turn = worth >= scratch.following[d] * _EQUAL
             more = _take_room(more, given.size[:, app], limit, held, d) if next_in_turn else 0
         wanted[app] = current[app] + more
-        if more == 0 and reason[app] == _OUT:
+        if wanted[app] < replicas[app]:
+            reason[app] = _YIELD
+        elif wanted[app] == replicas[app] and reason[app] == _OUT:
             reason[app] = _BUDGET
 
 

@@ -38,16 +38,25 @@ class TriageCase(NamedTuple):
         sum_held(replicas, self.size, self.domain, held)
         return held
 
-    def served(self, limit: F64) -> tuple[list[int], list[Reason]]:
+    def served(
+        self,
+        limit: F64,
+        pending: list[int] | None = None,
+        missing: list[int] | None = None,
+        *,
+        in_force: bool = True,
+    ) -> tuple[list[int], list[Reason]]:
         """Replicas and reasons after the triage; every increase came with SCALE_OUT."""
         status = np.zeros((rows.STATUS, self.wanted.size), np.int32)
         status[rows.REPLICAS], status[rows.DOMAIN] = self.current, self.domain
         nothing = np.zeros_like(self.wanted)
+        status[rows.PENDING] = nothing if pending is None else pending
+        unseen = np.array(nothing if missing is None else missing, np.float32)
         reason = np.where(self.wanted > self.current, Reason.SCALE_OUT, Reason.HOLD_IN_TOLERANCE)
         wishes = Wishes(self.wanted.copy(), nothing, nothing, reason.astype(np.int32))
-        apps = Apps(0, status, nothing.astype(np.float32), self.load, nothing.astype(np.int8))
-        scratch = triage_scratch(DOMAINS)
-        serve_most_requests(wishes, apps, self.rps, self.most, self.size, limit, scratch)
+        apps = Apps(0, status, unseen, self.load, nothing.astype(np.int8))
+        scratch = triage_scratch(DOMAINS, self.wanted.size)
+        serve_most_requests(wishes, apps, self.rps, self.most, self.size, limit, in_force, scratch)
         return wishes.replicas.tolist(), [Reason(one) for one in wishes.reason]
 
 
@@ -120,6 +129,50 @@ def test_scarce_memory_counts_like_scarce_cpu() -> None:
     limit = cores(1e6)
     limit[MEBIBYTES, 0] = 30_000
     assert case_of([(10, 40, 17.0, 9000.0), (10, 40, 17.0, 100.0)]).served(limit)[0] == [20, 10]
+
+
+# Two apps lost half of their pods: ten of twenty each wait, and both need twenty.
+HALVED = [(20, 20, 17.0, 9000.0), (20, 20, 17.0, 100.0)]
+
+
+def test_where_many_pods_wait_for_nodes_those_of_apps_that_are_not_served_leave_the_queue() -> None:
+    replicas, reasons = case_of(HALVED).served(cores(32), [10, 10])
+    assert replicas == [20, 12]
+    assert reasons == [Reason.HOLD_IN_TOLERANCE, Reason.YIELD]
+    # No running pod leaves, however little the domain may hold.
+    assert case_of(HALVED).served(cores(5), [10, 10])[0] == [10, 10]
+
+
+def test_pods_keep_waiting_where_few_do_or_where_the_domain_can_carry_its_apps() -> None:
+    assert case_of(HALVED).served(cores(32), [4, 4])[0] == [20, 20]
+    assert case_of(HALVED).served(cores(40), [10, 10])[0] == [20, 20]
+
+
+def test_neither_missing_samples_nor_an_expired_budget_take_waiting_pods_away() -> None:
+    case = case_of(HALVED)
+    assert case.served(cores(32), [10, 10], missing=[0, 1])[0][1] == 20
+    assert case.served(cores(5), [10, 10], in_force=False)[0] == [20, 20]
+
+
+@often
+@given(seeds, st.floats(0.0, 2.0), st.booleans())
+def test_only_waiting_pods_of_apps_with_samples_leave_under_a_budget_in_force(
+    seed: int, share: float, in_force: bool
+) -> None:
+    case, rng = random_case(seed), np.random.default_rng(seed)
+    pending = rng.integers(0, 50, APPS)
+    missing = rng.integers(0, 2, APPS)
+    found = case.served(
+        case.holds(case.wanted) * share, pending.tolist(), missing.tolist(), in_force=in_force
+    )
+    replicas, reasons = np.array(found[0]), np.array(found[1])
+    kept = np.minimum(case.wanted, case.current)
+    may_leave = (missing == 0) & in_force
+    assert (replicas[~may_leave] >= kept[~may_leave]).all()
+    running = np.maximum(0, case.current - pending)
+    assert (replicas >= np.minimum(kept, running)).all()
+    fewer = replicas < kept
+    assert (reasons[fewer] == Reason.YIELD).all()
 
 
 @often

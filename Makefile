@@ -51,7 +51,8 @@ run: setup ## Kafka, every service and a simulated flash sale, live, then the ta
 	@$(BIN)/hirl up --scenario flash-sale-20-min-early --seed 10 --apps 155 --lock-step --follow \
 		--bus $(BUS) --compare hpa-calibrated,practitioner
 	@echo "run: everything is stopped; next, leave a system running: its scenario lasts"
-	@echo "three minutes, its services stay until hirl down (docs/guides/running.md)"
+	@echo "three minutes, its services stay until hirl down (docs/guides/running.md);"
+	@echo "wait until status says ready before you explain"
 	@printf '  $(BIN)/hirl %s\n' "up --apps 155 --speed 30 --detach" status \
 		"explain payments-0003" down
 

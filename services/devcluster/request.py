@@ -49,6 +49,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         # Not `<= 0`, which a NaN would pass.
         if not self.speed > 0:
             raise InputError("--speed: expected more than 0; for full speed use --lock-step")
+        # A wrong name is an error at once, not after minutes of compiling.
+        self.load()
 
     def load(self) -> tuple[SimCluster, Scenario]:
         """Read and validate the cluster and scenario files."""

@@ -134,19 +134,21 @@ def up(
     request.check()
     console = Console(emoji=False, highlight=False)
     # Without a terminal the system is left running. The memory bus lives in this process and is
-    # always followed; `_in_memory` refuses --no-follow.
+    # always followed; `_check_memory` refuses --detach.
     follow = console.is_terminal if follow is None and bus == "kafka" else follow is not False
     if (json is not None or compare is not None) and not follow:
         raise InputError("--json, --compare: figures come at the end, so they need --follow")
     # Checked before anything starts, used at the end.
     others = () if compare is None else controller_names(compare)
-    run = _in_memory if bus == "memory" else _on_kafka
+    in_memory = bus == "memory"
+    if in_memory:
+        _check_memory(request, follow)
     try:
         interrupt_on_signals()
         # Services that start together would each compile what they share.
         if not are_compiled():
             compile_missing(console)
-        results = run(console, request, follow)
+        results = _in_memory(console, request) if in_memory else _on_kafka(console, request, follow)
     except KeyboardInterrupt as error:
         # typer exits with 130, which is that of Ctrl-C.
         if error.args:
@@ -171,6 +173,7 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
         raise
     if not follow:
         console.print(f"bootstrap {run.bootstrap}, simulated cluster {run.cluster_url}")
+        console.print("it decides as soon as hirl status says ready, within a minute or so")
         console.print("inspect: hirl status, hirl tail budgets, hirl explain APP; stop: hirl down")
         return None
     try:
@@ -182,15 +185,18 @@ def _on_kafka(console: Console, request: "Request", follow: bool) -> "Results | 
         console.print(f"stopped; logs in {run.folder}/logs", soft_wrap=True)
 
 
-def _in_memory(console: Console, request: "Request", follow: bool) -> "Results | None":
-    from services.cli.system.follow import follow_memory  # noqa: PLC0415
-    from services.cli.system.view import view_for  # noqa: PLC0415
-    from services.devcluster.memory import memory_system  # noqa: PLC0415
-
+def _check_memory(request: "Request", follow: bool) -> None:
     if not follow:
         raise InputError("--detach: the memory bus lives in this process, use --bus kafka")
     if request.secure or request.brokers != 1:
         raise InputError("--brokers, --secure: the memory bus has no brokers, use --bus kafka")
+
+
+def _in_memory(console: Console, request: "Request") -> "Results | None":
+    from services.cli.system.follow import follow_memory  # noqa: PLC0415
+    from services.cli.system.view import view_for  # noqa: PLC0415
+    from services.devcluster.memory import memory_system  # noqa: PLC0415
+
     system, simulation = memory_system(request, console.print)
     pace = request.wall_seconds(simulation.tick_seconds)
     return follow_memory(system, simulation, view_for(console, simulation), pace)

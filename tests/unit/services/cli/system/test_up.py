@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from services.cli.main import run
 from services.cli.system import status as status_command
-from services.devcluster import launch
+from services.cli.system import up as up_command
+from services.devcluster import kernels, launch
 from services.devcluster.probe import Progress, ServiceMetrics
 from services.devcluster.record import ServiceStatus
 from services.devcluster.status import SystemStatus, status_of
@@ -36,6 +37,26 @@ def test_a_start_that_is_interrupted_says_that_nothing_is_left(
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert run(["up", "--apps", "60", "--follow"]) == code
     assert capsys.readouterr().out == "stopped before it was up; nothing is left running\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--scenario", "cascad"], "did you mean cascade?"),
+        (["--bus", "memory", "--detach"], "--detach"),
+        (["--bus", "memory", "--brokers", "3"], "--brokers"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_before_kernels_are_compiled(
+    options: list[str], problem: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("compiled first")
+
+    monkeypatch.setattr(kernels, "are_compiled", lambda: False)
+    monkeypatch.setattr(up_command, "compile_missing", never)
+    assert run(["up", "--apps", "60", *options]) == 2
+    assert problem in capsys.readouterr().err
 
 
 def test_a_failure_from_which_a_service_has_recovered_is_marked_as_past() -> None:
